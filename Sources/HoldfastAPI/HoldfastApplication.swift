@@ -8,9 +8,9 @@ public import Tracing
 
 /// The application of one event loop: the wire protocols, the loop's own session of the store, and the loop's metrics.
 ///
-/// `HTTPServer` creates an application for each event loop and uses it only on that loop's thread. The protocols declare
-/// the routes; the router finds the route of a request. Errors are rendered by the protocol of the route, or without a
-/// route by the protocol that claims the path, so that each client gets errors in its own format.
+/// `HTTPServer` creates an application for each event loop and uses it only on that loop's thread. The protocols
+/// declare the routes; the router finds the route of a request. Errors are rendered by the protocol of the route, or
+/// without a route by the protocol that claims the path, so that each client gets errors in its own format.
 public final class HoldfastApplication: Application {
     public let router: Router
     private let services: Services

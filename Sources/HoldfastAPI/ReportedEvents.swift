@@ -7,8 +7,9 @@ import Synchronization
 
 /// Collects the events of one batch in another product's protocol, and stores them.
 ///
-/// Invalid events are dropped and the others are stored, as the contracts of these protocols require: the libraries drop
-/// a refused batch as a whole, or send it again forever. ``requireAll()`` is for callers who ask for all or nothing.
+/// Invalid events are dropped and the others are stored, as the contracts of these protocols require: the libraries
+/// drop a refused batch as a whole, or send it again forever. ``requireAll()`` is for callers who ask for all or
+/// nothing.
 struct ReportedEvents {
     private var events: [UserEvent] = []
     /// The faults that a response lists: the first ones, of refused events and of ignored amounts.

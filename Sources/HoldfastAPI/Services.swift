@@ -52,7 +52,8 @@ public final class Services: Sendable {
     private let seriesFiller: SeriesFiller?
     /// The key of codes for callers without a secret, such as ``ChangeToken``.
     let processKey = (0..<32).map { _ in UInt8.random(in: 0...255) }
-    /// Runs long computations off the event loops: eight at a time, so that short ones need not wait for a few long ones.
+    /// Runs long computations off the event loops: eight at a time, so that short ones need not wait for a few long
+    /// ones.
     private let computations = LimitedQueue(label: "computations", limit: 8, qos: .userInitiated)
 
     /// - Parameter upstream: the server to which an edge forwards requests; `nil` for a server that is not an edge.
@@ -96,8 +97,8 @@ public final class Services: Sendable {
         try await computations.run { Result { try work() } }.get()
     }
 
-    /// Closes all services after the event loops have ended: stores the waiting events, and then closes the store. Blocks
-    /// until done.
+    /// Closes all services after the event loops have ended: stores the waiting events, and then closes the store.
+    /// Blocks until done.
     ///
     /// - Returns: the number of events that were not stored by the deadline.
     public func close(before deadline: DispatchTime) -> Int {

@@ -72,7 +72,8 @@ extension MCPTool {
         name: "moves", place: .query, type: "string",
         text: "'allow' if the change may move enrolled users; by default it is refused.")
 
-    /// The only tool that changes something. Its route is that of the change in the token, not the one here.
+    /// The only tool that changes something. The route here only decides who is offered the tool: a call sends the request
+    /// of the change token.
     static let apply = MCPTool(
         name: "apply_change", method: .put, pattern: "/v1/experiments/{key}",
         text: "Makes a change that a preview tool has shown, if nothing has changed since. Ask the person first.",

@@ -7,7 +7,8 @@ import JSON
 import Storage
 
 /// `POST /get_evaluations` and `POST /get_evaluation`: evaluate flags for one user. New assignments are stored, as by
-/// `/v1/decide`. No exposures are recorded here: the SDK reports them as evaluation events (``BucketeerEventEndpoint``).
+/// `/v1/decide`. No exposures are recorded here: the SDK reports them as evaluation events
+/// (``BucketeerEventEndpoint``).
 struct BucketeerEvaluationEndpoints {
     let decisions: StickyDecisionService
     let projects: ProjectView

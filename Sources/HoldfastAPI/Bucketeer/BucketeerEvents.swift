@@ -192,7 +192,8 @@ private struct BucketeerEvent {
         }
     }
 
-    /// Returns the time, clamped to Holdfast's own limits: at the earliest ``EventRules/maximumAge`` ago, at the latest now.
+    /// Returns the time, clamped to Holdfast's own limits: at the earliest ``EventRules/maximumAge`` ago, at the latest
+    /// now.
     private func happenedAt() throws(EventRefusal) -> Instant {
         let seconds: Int64
         do throws(CoreError) {

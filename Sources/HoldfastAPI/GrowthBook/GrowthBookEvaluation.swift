@@ -130,8 +130,8 @@ struct GrowthBookEvaluation {
     }
 }
 
-/// The body of a request: `{"attributes":{"id"?,…},"forcedFeatures"?:[[key,value],…]}`. Other members are ignored, such as forced variations
-/// and the URL.
+/// The body of a request: `{"attributes":{"id"?,…},"forcedFeatures"?:[[key,value],…]}`. Other members are ignored, such
+/// as forced variations and the URL.
 private struct GrowthBookRequest: Sendable {
     let user: User
     /// The values, by flag, that the SDK wants instead of decisions, such as those of a developer's override.

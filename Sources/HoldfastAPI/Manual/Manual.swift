@@ -2,8 +2,8 @@ import CEmbedded
 
 /// The manual: the articles of `holdfast.docc` and those of the client library, embedded in the program.
 ///
-/// `holdfast manual` prints them in the terminal, and ``ManualProtocol`` serves them as web pages. An article is named by
-/// its topic. The landing page, which has the topic `Holdfast`, lists the articles in parts.
+/// `holdfast manual` prints them in the terminal, and ``ManualProtocol`` serves them as web pages. An article is named
+/// by its topic. The landing page, which has the topic `Holdfast`, lists the articles in parts.
 public enum Manual {
     public struct Article: Sendable {
         /// The topic, such as `Experiments`, or `Client/Flags` for an article of the client library.

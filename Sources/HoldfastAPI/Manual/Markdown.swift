@@ -1,8 +1,8 @@
 /// A parsed text in the subset of Markdown that the manual's articles use: headings, paragraphs, lists, tables, code,
 /// notes and images; within a paragraph code, emphasis and links.
 ///
-/// `Reader` splits the lines into blocks, and `InlineScanner` reads the text within a block. Anything outside of the subset
-/// is an error, so that no article is shown wrongly; a test parses all of them.
+/// `Reader` splits the lines into blocks, and `InlineScanner` reads the text within a block. Anything outside of the
+/// subset is an error, so that no article is shown wrongly; a test parses all of them.
 struct Markdown {
     indirect enum Block: Equatable {
         /// `level` is 1 to 4.

@@ -48,7 +48,8 @@ struct OFREPEvaluation {
         return .json(writer.finish())
     }
 
-    /// Evaluates all flags, or those that the context lists. Without a targeting key, flags are evaluated without a user.
+    /// Evaluates all flags, or those that the context lists. Without a targeting key, flags are evaluated without a
+    /// user.
     ///
     /// Responds with 304 if `If-None-Match` matches. The entity tag covers the values and variants of all flags: they
     /// can change without a new revision of the datafile. It does not cover the reasons, such as a stored assignment

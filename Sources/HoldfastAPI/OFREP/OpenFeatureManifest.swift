@@ -51,7 +51,8 @@ struct OpenFeatureManifest {
         return response
     }
 
-    /// Returns the entry of a flag; `nil` if the format has no type for its value, or if it serves an archived experiment.
+    /// Returns the entry of a flag; `nil` if the format has no type for its value, or if it serves an archived
+    /// experiment.
     private static func flag(_ flag: Flag, of project: Project) -> JSONValue? {
         let description = flag.description(in: project).object ?? JSONObject()
         let isOfExperiment = description["defined_by"] == "experiment"

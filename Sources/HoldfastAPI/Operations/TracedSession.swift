@@ -2,8 +2,8 @@ import Bucketing
 import Storage
 import Tracing
 
-/// A session of the store that records each operation as a span in the trace of its request. Servers without tracing use
-/// the store's own session.
+/// A session of the store that records each operation as a span in the trace of its request. Servers without tracing
+/// use the store's own session.
 final class TracedSession: StoreSession {
     private let base: any StoreSession
     /// The name of the database in OpenTelemetry's conventions.

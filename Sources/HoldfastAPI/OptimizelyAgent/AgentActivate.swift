@@ -79,8 +79,8 @@ struct ActivateRequest: Sendable {
         }
     }
 
-    /// The query for the decisions. It looks the subjects up in the datafile that decides, which may be newer than that of
-    /// the request.
+    /// The query for the decisions. It looks the subjects up in the datafile that decides, which may be newer than that
+    /// of the request.
     var query: DecisionQuery {
         let activation = DecisionQuery.Subject.activation { [self] datafile in
             subjects(in: datafile).compactMap { if case .known(let subject) = $0 { subject } else { nil } }

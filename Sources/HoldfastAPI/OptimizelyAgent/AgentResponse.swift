@@ -19,8 +19,8 @@ struct AgentError: DefinitionError {
         fields = []
     }
 
-    /// The error to throw before responding that a key is unknown. Another server may have defined the key, so the route
-    /// reads the definitions and calls the handler again.
+    /// The error to throw before responding that a key is unknown. Another server may have defined the key, so the
+    /// route reads the definitions and calls the handler again.
     static let undefined = AgentError(.notFound, "a key is unknown", mayBeStale: true)
 
     init(_ problem: Problem) {

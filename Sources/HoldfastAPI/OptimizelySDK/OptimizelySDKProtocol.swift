@@ -34,9 +34,9 @@ struct SDKDatafileEndpoint {
     let services: Services
     let projects: ProjectView
 
-    /// The time after an activation during which responses do not have its time as their date. Dates have a precision of
-    /// seconds: if two datafiles were activated within one second, a client would never get the second one. This time is
-    /// longer than a server takes to notice the activation by another server.
+    /// The time after an activation during which responses do not have its time as their date. Dates have a precision
+    /// of seconds: if two datafiles were activated within one second, a client would never get the second one. This
+    /// time is longer than a server takes to notice the activation by another server.
     private static let settlingTime = TimeSpan.seconds(2)
 
     /// Responds with 304 if the client has the datafile, by `If-None-Match` or by `If-Modified-Since`. The Python SDK

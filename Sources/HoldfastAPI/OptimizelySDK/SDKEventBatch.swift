@@ -122,8 +122,8 @@ struct SDKEventBatch {
         append(activations, of: visitor, in: place, to: &events)
     }
 
-    /// Returns the `timestamp`; the current time if it is absent or ahead, because the clock of a phone may be wrong, and
-    /// the protocol cannot report that.
+    /// Returns the `timestamp`; the current time if it is absent or ahead, because the clock of a phone may be wrong,
+    /// and the protocol cannot report that.
     private func happenedAt(_ event: JSONObject, at place: JSONPointer) throws(CoreError) -> Instant {
         guard let value = event["timestamp"], !value.isNull else { return now }
         guard let milliseconds = value.integer ?? value.double.flatMap({ Int64(exactly: $0.rounded()) }) else {
@@ -189,8 +189,8 @@ extension SDKEventBatch {
             let place = snapshot.appending("decisions").appending(index)
             do throws(CoreError) {
                 let decision = try decision.payload("a decision", at: place)
-                // Without an experiment id, a decision is of a holdout, or of a delivery to everyone else, which is not an
-                // experiment.
+                // Without an experiment id, a decision is of a holdout, or of a delivery to everyone else, which is not
+                // an experiment.
                 let reportedID = try decision.optionalText("experiment_id", in: place) ?? ""
                 guard let experimentID = reportedID.isEmpty ? holdoutID(of: decision) : reportedID else { continue }
                 guard !projects.contains(where: { $0.delivers(experimentID: Identifier(experimentID)) }) else {

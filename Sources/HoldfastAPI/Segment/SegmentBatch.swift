@@ -5,8 +5,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// The body of a request: `{"batch":[…],"sentAt"?}`, with messages of Segment's specification. Unknown members are ignored, as the published
-/// contract requires.
+/// The body of a request: `{"batch":[…],"sentAt"?}`, with messages of Segment's specification. Unknown members are
+/// ignored, as the published contract requires.
 struct SegmentBatch {
     let messages: [JSONValue]
     /// The projects to which the events may belong. The first one that has an experiment counts.

@@ -13,8 +13,9 @@ internal import Synchronization
 /// looks for webhooks that are due, and starts a delivery to each. A delivery sends one event after another until there
 /// are no more, or an attempt fails; then the webhook is due again after a delay.
 ///
-/// If several servers share a database, only one sends to a webhook at a time: the one that has a claim in the database.
-/// It renews the claim with each event. A claim that is not renewed expires, so another server continues after a crash.
+/// If several servers share a database, only one sends to a webhook at a time: the one that has a claim in the
+/// database. It renews the claim with each event. A claim that is not renewed expires, so another server continues
+/// after a crash.
 public final class WebhookSender: Sendable {
     private struct State {
         /// The number of intervals since the start, or since ``wake()``.
@@ -118,8 +119,8 @@ public final class WebhookSender: Sendable {
 
     // MARK: Sending
 
-    /// Starts a delivery to each webhook that is due and for which the audit log has an event. The timer calls this once
-    /// an interval.
+    /// Starts a delivery to each webhook that is due and for which the audit log has an event. The timer calls this
+    /// once an interval.
     private func startDeliveries() async {
         let (isDue, session) = state.withLock { state in
             defer { state.ticks += 1 }
@@ -245,7 +246,8 @@ public final class WebhookSender: Sendable {
             })
     }
 
-    /// Stores when the event is sent again. Pauses the webhook if its receiver has failed for too long, or is gone (410).
+    /// Stores when the event is sent again. Pauses the webhook if its receiver has failed for too long, or is gone
+    /// (410).
     private func storeFailure(
         _ failure: String, _ delivery: Webhook.Delivery, of entry: AuditEntry, _ webhook: Webhook,
         _ session: any StoreSession

@@ -2,8 +2,8 @@ import ArgumentParser
 import HoldfastCore
 import JSON
 
-/// What a server responds when it applies definitions, or shows what applying them would change. `holdfast plan`, `apply`
-/// and `promote` print it.
+/// What a server responds when it applies definitions, or shows what applying them would change. `holdfast plan`,
+/// `apply` and `promote` print it.
 struct DefinitionPlan {
     private let response: JSONObject
     /// Whether the ids of experiments were removed, so that the hash splits users differently.

@@ -4,8 +4,8 @@ import Logging
 import Storage
 import StorageEdge
 
-/// The configuration of `holdfast serve`. Defaults are defined here, and in the types of its parts: the HTTP server, the
-/// store and the services. ``ServeCommand`` replaces them by the settings that are given.
+/// The configuration of `holdfast serve`. Defaults are defined here, and in the types of its parts: the HTTP server,
+/// the store and the services. ``ServeCommand`` replaces them by the settings that are given.
 struct ServeConfiguration: Sendable {
     var http = HTTPServer.Configuration()
     var store = StoreSettings()

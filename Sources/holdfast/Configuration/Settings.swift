@@ -34,7 +34,8 @@ final class Settings {
 
     /// Reads a setting of any type.
     ///
-    /// - Throws: ``Failure`` with the name of the setting, what is required and what was found. So do all methods below.
+    /// - Throws: ``Failure`` with the name of the setting, what is required and what was found. So do all methods
+    ///   below.
     func apply<Value: Setting>(_ option: String?, _ name: String, to value: inout Value) throws {
         try apply(option, name, Value.form, to: &value) { Value(setting: $0) }
     }

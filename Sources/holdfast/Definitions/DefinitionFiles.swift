@@ -6,8 +6,8 @@ import JSON
 /// Definitions in files: YAML with any number of documents, or JSON. Each document has lists in the format of `GET
 /// /v1/definitions`.
 ///
-/// All documents are joined into one object, as if they were one file. The place of each element is kept, so that a fault
-/// that is found later, also by the server, is shown with its file and line.
+/// All documents are joined into one object, as if they were one file. The place of each element is kept, so that a
+/// fault that is found later, also by the server, is shown with its file and line.
 struct DefinitionFiles {
     /// The definitions of all files together.
     private(set) var object = JSONObject()

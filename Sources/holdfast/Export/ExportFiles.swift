@@ -4,8 +4,8 @@ import Glibc
 /// The output of an export: files of each kind, or standard output.
 ///
 /// A file is named `KIND-EXPORT-NUMBER.ndjson`, with the suffix `.partial` while it may grow. The ``ExportState``
-/// defines which lines are valid. A commit has three steps: the lines are synchronized, the state is replaced, and complete
-/// files are renamed. If the process ends in between, the next start repairs the directory.
+/// defines which lines are valid. A commit has three steps: the lines are synchronized, the state is replaced, and
+/// complete files are renamed. If the process ends in between, the next start repairs the directory.
 final class ExportFiles {
     let kinds: [ExportKind]
     /// The progress, with the lines that are appended since the last commit.

@@ -3,8 +3,8 @@ import JSON
 /// Detects goals that are already in the files of an export and that the feed repeats, because they were committed
 /// during the export.
 ///
-/// It is used in three steps: ``expect(_:)`` for each goal and merge that the feed will repeat, ``find(_:)`` for each line
-/// of the files, and then ``has(_:)`` for each goal before it is written.
+/// It is used in three steps: ``expect(_:)`` for each goal and merge that the feed will repeat, ``find(_:)`` for each
+/// line of the files, and then ``has(_:)`` for each goal before it is written.
 ///
 /// Goals need not have an id, so all members are compared. A user who was merged during the export counts as the
 /// account, because the export may have read the goal before or after the merge.

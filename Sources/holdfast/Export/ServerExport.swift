@@ -5,9 +5,9 @@ import Storage
 
 /// Exports all records of a server as lines, and then the changes in its feed.
 ///
-/// The records are read page by page while the server changes them. So the export remembers the feed's cursor from before
-/// it, and appends the changes since then: a consumer that applies all lines in their order has the current state. The
-/// audit log is not in the feed, and is read on its own.
+/// The records are read page by page while the server changes them. So the export remembers the feed's cursor from
+/// before it, and appends the changes since then: a consumer that applies all lines in their order has the current
+/// state. The audit log is not in the feed, and is read on its own.
 struct ServerExport {
     private let server: ServerClient
     private let files: ExportFiles
@@ -157,9 +157,9 @@ struct ServerExport {
 
     /// Appends new entries of the audit log, oldest first, and commits.
     ///
-    /// A consumer that reads a tombstone (the line of an erasure or a merge) clears the user's entries before it. Entries are therefore written after all
-    /// tombstones that were committed before them, and are read again if one of their users is erased or merged
-    /// meanwhile.
+    /// A consumer that reads a tombstone (the line of an erasure or a merge) clears the user's entries before it.
+    /// Entries are therefore written after all tombstones that were committed before them, and are read again if one of
+    /// their users is erased or merged meanwhile.
     ///
     /// - Parameter isExport: whether this commit ends an export of all records.
     private mutating func appendAuditAndCommit(after cursor: String, isExport: Bool = false) throws {

@@ -68,7 +68,8 @@ struct LineLogHandler: LogHandler {
         return "{" + members.map { name, value in quoted(name) + ":" + value }.joined(separator: ",") + "}"
     }
 
-    /// Returns a value as JSON. Numbers stay numbers, so that tools can compare and add them; everything else becomes text.
+    /// Returns a value as JSON. Numbers stay numbers, so that tools can compare and add them; everything else becomes
+    /// text.
     private static func json(_ value: Logger.Metadata.Value) -> String {
         switch value {
         case .stringConvertible(let number as any BinaryInteger): "\(number)"

@@ -1,6 +1,7 @@
 import Glibc
 
-/// Writes lines to a descriptor. If its reader hangs, lines are dropped, so that the server does not wait for the reader.
+/// Writes lines to a descriptor. If its reader hangs, lines are dropped, so that the server does not wait for the
+/// reader.
 struct LogOutput {
     private let descriptor: Int32
     /// The number of lines dropped since the last one that was written.

@@ -207,8 +207,8 @@ struct ServerRun {
             ])
     }
 
-    /// Starts the services that work by themselves. The store of an edge is a copy: its experiments and webhooks are the
-    /// upstream's work. A read-only server changes nothing.
+    /// Starts the services that work by themselves. The store of an edge is a copy: its experiments and webhooks are
+    /// the upstream's work. A read-only server changes nothing.
     private func startBackgroundWork(_ services: Services) {
         let isCopy = services.store.isCopy
         if !configuration.store.isReadOnly {
