@@ -6,14 +6,19 @@ import Logging
 public import Storage
 public import Tracing
 
-/// The application of one event loop: the protocols, the loop's own session of the store, and its metrics.
+/// The application of one event loop: the wire protocols, the loop's own session of the store, and the loop's metrics.
+///
+/// `HTTPServer` creates an application for each event loop and uses it only on that loop's thread. The protocols
+/// declare the routes; the router finds the route of a request. Errors are rendered by the protocol of the route, or
+/// without a route by the protocol that claims the path, so that each client gets errors in its own format.
 public final class HoldfastApplication: Application {
     public let router: Router
     private let services: Services
     private let session: any StoreSession
     private let protocols: [any WireProtocol]
+    /// The routes of all protocols. The router has these first, and then the routes of preflights.
     let routes: [APIRoute]
-    /// The protocol of each route of the router.
+    /// The protocol of each route of the router, by the route's index.
     private let protocolOfRoute: [any WireProtocol]
     private var metrics: RequestMetrics
     /// The number of refused connections since the last log line about them. At most one line a second is written.
@@ -27,21 +32,7 @@ public final class HoldfastApplication: Application {
         session = services.options.tracing.map { TracedSession(own, system: $0.databaseSystem) } ?? own
         try session.prepareLookups()
         let loopServices = LoopServices(services, session, loop)
-        let protocols: [any WireProtocol] =
-            [
-                NativeProtocol(loopServices),
-                OperationsProtocol(loopServices),
-                UserProfileServiceProtocol(loopServices),
-                AgentProtocol(loopServices),
-                OptimizelySDKProtocol(loopServices),
-                OFREPProtocol(loopServices), OpenFeatureManifestProtocol(loopServices),
-                BucketeerProtocol(loopServices),
-                SegmentProtocol(loopServices),
-                GrowthBookProtocol(loopServices),
-                ManualProtocol(services),
-            ] + (services.upstream == nil ? [EdgeProtocol(loopServices)] : [])
-            + (services.options.servesAssistants ? [MCPProtocol(loopServices)] : [])
-            + (services.options.servesConsole ? [ConsoleProtocol(services.access)] : [])
+        let protocols = Self.protocols(loopServices)
         let routes = protocols.flatMap(\.routes)
         let preflights = services.options.allowedOrigins == nil ? [] : CrossOriginPreflight.routes(for: routes)
         let protocolOfRoute =
@@ -58,6 +49,29 @@ public final class HoldfastApplication: Application {
         self.routes = routes
         self.protocolOfRoute = protocolOfRoute
         loopServices.requests.application = self
+    }
+
+    /// Returns the protocols that the options enable. The first one also renders the errors for paths that no protocol
+    /// claims.
+    private static func protocols(_ loop: LoopServices) -> [any WireProtocol] {
+        let services = loop.services
+        var protocols: [any WireProtocol] = [
+            NativeProtocol(loop),
+            OperationsProtocol(loop),
+            UserProfileServiceProtocol(loop),
+            AgentProtocol(loop),
+            OptimizelySDKProtocol(loop),
+            OFREPProtocol(loop), OpenFeatureManifestProtocol(loop),
+            BucketeerProtocol(loop),
+            SegmentProtocol(loop),
+            GrowthBookProtocol(loop),
+            ManualProtocol(services),
+        ]
+        // An edge has an upstream, and no edges of its own.
+        if services.upstream == nil { protocols.append(EdgeProtocol(loop)) }
+        if services.options.servesAssistants { protocols.append(MCPProtocol(loop)) }
+        if services.options.servesConsole { protocols.append(ConsoleProtocol(services.access)) }
+        return protocols
     }
 
     public var tracer: Tracer? { services.options.tracing?.tracer }
@@ -82,36 +96,48 @@ public final class HoldfastApplication: Application {
             pattern = router.routes[index].pattern
         case .path(let path):
             detail += routeHint(for: path)
-            // A path that no protocol claims belongs to the first one.
             wire = protocols.first { $0.claims(path) } ?? protocols[0]
         case .none: wire = protocols[0]
         }
         return wire.response(to: Problem(failure.status, detail), on: pattern)
     }
 
-    /// Returns the end of the error for an unknown path: the pattern that was probably meant.
+    /// Returns the end of the error for an unknown path: the pattern that was probably meant, and where all are listed.
     private func routeHint(for path: String) -> String {
-        let parts = path.split(separator: "/", omittingEmptySubsequences: false)
-        // If the path begins like the pattern, parameters are not counted as differences.
-        let patterns = routes.lazy.map { route in
-            let pattern = route.pattern.split(separator: "/", omittingEmptySubsequences: false)
-            guard pattern.count == parts.count, parts.count > 1,
-                Spelling.nearest(to: String(parts[1]), among: [String(pattern[1])]) != nil
-            else { return route.pattern }
-            return zip(pattern, parts).map { $0.hasPrefix("{") ? $1 : $0 }.joined(separator: "/")
-        }
-        let all = "; /openapi.json lists all"
-        // The path may have a longer word for the same resource, such as `/v1/assignments`.
-        let beginnings = routes.map(\.pattern).filter { pattern in
-            path.hasPrefix(pattern) && pattern.count { $0 == "/" } == parts.count - 1 && pattern.last != "/"
-        }
-        if let longest = beginnings.max(by: { $0.count < $1.count }) {
-            return "; did you mean \(longest)?" + all.dropFirst()
-        }
-        guard let nearest = Spelling.nearest(to: path, among: patterns),
-            let index = patterns.firstIndex(of: nearest)
-        else { return all }
-        return "; did you mean \(routes[index].pattern)?" + all.dropFirst()
+        let listing = "/openapi.json lists all"
+        guard let pattern = longestBeginning(of: path) ?? mostSimilarPattern(to: path) else { return "; \(listing)" }
+        return "; did you mean \(pattern)? \(listing)"
+    }
+
+    /// Returns the longest pattern with which a path begins, if both have the same number of segments: `/v1/assign` for
+    /// `/v1/assignments`.
+    private func longestBeginning(of path: String) -> String? {
+        let slashes = path.count { $0 == "/" }
+        return routes.map(\.pattern)
+            .filter { pattern in
+                path.hasPrefix(pattern) && pattern.count { $0 == "/" } == slashes && pattern.last != "/"
+            }
+            .max { $0.count < $1.count }
+    }
+
+    /// Returns the pattern whose spelling is most similar to a path; `nil` if none is similar.
+    private func mostSimilarPattern(to path: String) -> String? {
+        let segments = path.split(separator: "/", omittingEmptySubsequences: false)
+        let candidates = routes.map { Self.filled($0.pattern, from: segments) }
+        guard let nearest = Spelling.nearest(to: path, among: candidates),
+            let index = candidates.firstIndex(of: nearest)
+        else { return nil }
+        return routes[index].pattern
+    }
+
+    /// Replaces the parameters of a pattern by the segments of a path, so that they do not count as differences. The
+    /// pattern stays as it is if it has another number of segments, or a first segment that is not similar.
+    private static func filled(_ pattern: String, from segments: [Substring]) -> String {
+        let parts = pattern.split(separator: "/", omittingEmptySubsequences: false)
+        guard parts.count == segments.count, segments.count > 1,
+            Spelling.nearest(to: String(segments[1]), among: [String(parts[1])]) != nil
+        else { return pattern }
+        return zip(parts, segments).map { part, segment in part.hasPrefix("{") ? segment : part }.joined(separator: "/")
     }
 
     public var readsOrigin: Bool { services.options.allowedOrigins != nil }
@@ -155,7 +181,8 @@ public final class HoldfastApplication: Application {
     /// Ends the span of a request. The span has the pattern of the route instead of the path, which may contain a user
     /// id.
     private func end(_ span: Span, _ summary: RequestSummary) {
-        let (method, code) = (summary.method.name, Int(summary.status.code))
+        let method = summary.method.name
+        let code = Int(summary.status.code)
         var attributes: Span.Attributes = [
             ("http.request.method", .text("\(method)")), ("http.response.status_code", .number(code)),
             ("url.scheme", .text("http")),
@@ -192,7 +219,7 @@ public final class HoldfastApplication: Application {
         }
     }
 
-    /// Returns the name of a route for the log.
+    /// Returns the method and pattern of a route, for the log.
     private func name(of route: Int?) -> String {
         route.map { "\(router.routes[$0].method.name) \(router.routes[$0].pattern)" } ?? "-"
     }
@@ -201,7 +228,9 @@ public final class HoldfastApplication: Application {
         session.close()
     }
 
+    /// Returns the metrics of this loop for `GET /metrics`.
     func snapshot(_ connections: ConnectionMetrics) -> LoopSnapshot {
+        // The last label is for requests without a route.
         let labels =
             router.routes.map { "method=\"\($0.method.name)\",route=\"\($0.pattern)\"" } + ["method=\"\",route=\"\""]
         return LoopSnapshot(

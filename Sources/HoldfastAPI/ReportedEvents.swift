@@ -5,20 +5,24 @@ import JSON
 import Storage
 import Synchronization
 
-/// The events of a batch in another product's protocol. As their contracts require, invalid events are dropped and the
-/// others are stored: libraries drop a refused batch as a whole, or send it again forever.
+/// Collects the events of one batch in another product's protocol, and stores them.
+///
+/// Invalid events are dropped and the others are stored, as the contracts of these protocols require: the libraries
+/// drop a refused batch as a whole, or send it again forever. ``requireAll()`` is for callers who ask for all or
+/// nothing.
 struct ReportedEvents {
     private var events: [UserEvent] = []
-    private var refusals: [CoreError] = []
+    /// The faults that a response lists: the first ones, of refused events and of ignored amounts.
+    private var listedFaults: [CoreError] = []
     private var refused = 0
     private var ignoredAmounts = 0
 
-    /// The number of refused events that a response lists.
-    private static let refusalLimit = 100
+    /// The maximum number of faults that a response lists.
+    private static let faultLimit = 100
 
     /// The maximum number of events in a transaction. A request may have thousands, and other writes must not wait for
     /// all of them.
-    private static let transaction = 500
+    private static let transactionSize = 500
 
     /// Adds an event, or the reason for which it is invalid.
     ///
@@ -33,37 +37,37 @@ struct ReportedEvents {
         }
     }
 
-    /// Adds what is wrong with the amounts of events that count without.
+    /// Adds the faults of amounts that are ignored. Their events are stored without an amount.
     mutating func ignore(_ amounts: [CoreError]) {
         ignoredAmounts += amounts.count
         for error in amounts { list(error) }
     }
 
     private mutating func list(_ error: CoreError) {
-        if refusals.count < Self.refusalLimit { refusals.append(error) }
+        if listedFaults.count < Self.faultLimit { listedFaults.append(error) }
     }
 
-    /// For callers who want all or nothing.
+    /// Checks that no event was refused and no amount ignored.
     ///
-    /// - Throws: 400 with the faults of the events.
+    /// - Throws: 400 with the faults.
     func requireAll() throws(CoreError) {
-        guard let first = refusals.first else { return }
+        guard let first = listedFaults.first else { return }
         var error = CoreError(.invalid, "\(first.detail); nothing was stored", at: first.pointer)
-        error.faults = refusals.map { JSONFault(pointer: $0.pointer ?? [], reason: $0.detail) }
+        error.faults = listedFaults.map { JSONFault(pointer: $0.pointer ?? [], reason: $0.detail) }
         throw error
     }
 
     /// Stores the events. If the store fails, events of earlier transactions stay stored. A repeated request does not
     /// count them twice.
     ///
-    /// - Returns: the fields that tell how many were left out and how many amounts were ignored, if any were.
+    /// - Returns: the header fields with the numbers of refused events and ignored amounts; none for a number of 0.
     func record(_ services: Services) async throws -> [(name: StaticString, value: String)] {
         services.refusedEvents.add(UInt64(refused), ordering: .relaxed)
         services.ignoredAmounts.add(UInt64(ignoredAmounts), ordering: .relaxed)
         var rest = events[...]
         while !rest.isEmpty {
-            _ = try await services.reporter.record(Array(rest.prefix(Self.transaction)))
-            rest = rest.dropFirst(Self.transaction)
+            _ = try await services.reporter.record(Array(rest.prefix(Self.transactionSize)))
+            rest = rest.dropFirst(Self.transactionSize)
         }
         let counts: [(name: StaticString, count: Int)] = [
             ("X-Refused-Events", refused), ("X-Ignored-Amounts", ignoredAmounts),

@@ -6,11 +6,15 @@ public import Storage
 public import Tracing
 internal import Synchronization
 
-/// The services that all event loops of one server share.
+/// The services that all event loops of one server share: the store, the definitions, and the work in the background.
+///
+/// `holdfast serve` creates one, starts the parts that work in the background, and closes all by ``close(before:)``
+/// after the event loops have ended.
 public final class Services: Sendable {
     public let store: any Store
     public let projects: ProjectCatalog
     public let events: EventQueue
+    /// Records the events that clients report, by ``events``.
     let reporter: EventReporter
     public let access: AccessControl
     public let refusals: RefusalLog
@@ -18,6 +22,7 @@ public final class Services: Sendable {
     public let logger: Logger
     public let options: Options
     let build: BuildInfo
+    /// Collects the metrics of the event loops for `GET /metrics`.
     let collector = MetricsCollector()
     let decisions = DecisionMetrics()
     let attributeMetrics = AttributeMetrics()
@@ -27,67 +32,29 @@ public final class Services: Sendable {
     let ignoredAmounts = Atomic<UInt64>(0)
     let bucketeer = BucketeerMetrics()
     let reportedEvaluations = ReportedEvaluations()
+    /// The open streams that announce changed datafiles.
     public let changes: ChangeFeed
     let agentNotifications = AgentNotifications()
+    /// Reads the changes of users for `GET /v1/feed`.
     let feed: FeedReader
     let knownExposures: KnownExposures
     let userTotals = UserTotals.Cache()
+    /// Records on which days flags and experiments were used.
     public let uses: UseRecorder
+    /// Makes ``knownExposures`` forget users whom any process removes.
     let removals: RemovalWatch
     public let scheduler: ExperimentScheduler
     public let monitor: ExperimentMonitor
     public let webhooks: WebhookSender
+    /// The server that an edge follows; `nil` for a server that is not an edge.
     let upstream: (any UpstreamRequests)?
     /// `nil` if the store is a copy, or could not open another session.
     private let seriesFiller: SeriesFiller?
     /// The key of codes for callers without a secret, such as ``ChangeToken``.
     let processKey = (0..<32).map { _ in UInt8.random(in: 0...255) }
-    /// Eight at a time, so that short computations need not wait for a few long ones.
+    /// Runs long computations off the event loops: eight at a time, so that short ones need not wait for a few long
+    /// ones.
     private let computations = LimitedQueue(label: "computations", limit: 8, qos: .userInitiated)
-
-    public struct Options: Sendable {
-        /// Whether each request is logged.
-        public var accessLog = false
-        /// The proxies whose `X-Forwarded-For` the log uses.
-        public var trustedProxies = TrustedProxies()
-        /// The origins whose pages may call client routes; `nil` for this server's own pages only.
-        public var allowedOrigins: AllowedOrigins?
-        /// The additional host names under which a server without tokens may be called.
-        public var allowedHosts = AllowedHosts()
-        /// The maximum number of elements of an array that one request looks up, assigns or records.
-        public var elementLimit = 1_000
-        /// The maximum length of a line of an import in bytes.
-        public var importLineBytes = 1024 * 1024
-        /// The maximum number of lines of an import that wait for their commit. Reading pauses until they are durable.
-        public var importWindow = 2_048
-        /// The maximum number of profiles that an export reads from the store at once.
-        public var exportPage = 256
-        /// The maximum number of open streams of changes.
-        public var changeStreams = 1_000
-        /// The time between the heartbeats of an idle stream of changes, in seconds.
-        public var changeHeartbeat: Double = 15
-        /// Traces requests; `nil` for none.
-        public var tracing: Tracing?
-        /// Whether `/mcp` is served, for assistants.
-        public var servesAssistants = false
-        /// Whether `/console/` is served.
-        public var servesConsole = true
-        /// The options of sending webhooks.
-        public var webhooks = WebhookOptions()
-
-        public init() {}
-    }
-
-    public struct Tracing: Sendable {
-        let tracer: Tracer
-        /// The name of the database in spans, such as `sqlite`.
-        let databaseSystem: String
-
-        public init(_ tracer: Tracer, databaseSystem: String) {
-            self.tracer = tracer
-            self.databaseSystem = databaseSystem
-        }
-    }
 
     /// - Parameter upstream: the server to which an edge forwards requests; `nil` for a server that is not an edge.
     public init(
@@ -130,7 +97,8 @@ public final class Services: Sendable {
         try await computations.run { Result { try work() } }.get()
     }
 
-    /// Stores the waiting events and releases everything, once the event loops have ended. Blocks until done.
+    /// Closes all services after the event loops have ended: stores the waiting events, and then closes the store.
+    /// Blocks until done.
     ///
     /// - Returns: the number of events that were not stored by the deadline.
     public func close(before deadline: DispatchTime) -> Int {
@@ -147,9 +115,57 @@ public final class Services: Sendable {
         return lost
     }
 
-    /// The server whose event loops `GET /metrics` asks for their metrics.
+    /// Sets the server from whose event loops `GET /metrics` collects metrics.
     public func observe(_ server: HTTPServer) {
         collector.observe(server)
+    }
+}
+
+extension Services {
+    /// The settings of the services, which `holdfast serve` reads from its options.
+    public struct Options: Sendable {
+        /// Whether each request is logged.
+        public var accessLog = false
+        /// The proxies whose `X-Forwarded-For` the log uses.
+        public var trustedProxies = TrustedProxies()
+        /// The origins whose pages may call client routes; `nil` for this server's own pages only.
+        public var allowedOrigins: AllowedOrigins?
+        /// The additional host names under which a server without tokens may be called.
+        public var allowedHosts = AllowedHosts()
+        /// The maximum number of elements of an array that one request looks up, assigns or records.
+        public var elementLimit = 1_000
+        /// The maximum length of a line of an import in bytes.
+        public var importLineBytes = 1024 * 1024
+        /// The maximum number of lines of an import that wait for their commit. Reading pauses until they are durable.
+        public var importWindow = 2_048
+        /// The maximum number of profiles that an export reads from the store at once.
+        public var exportPage = 256
+        /// The maximum number of open streams of changes.
+        public var changeStreams = 1_000
+        /// The time between the heartbeats of an idle stream of changes, in seconds.
+        public var changeHeartbeat: Double = 15
+        /// Traces requests; `nil` for none.
+        public var tracing: Tracing?
+        /// Whether `/mcp` is served, for assistants.
+        public var servesAssistants = false
+        /// Whether `/console/` is served.
+        public var servesConsole = true
+        /// The options of sending webhooks.
+        public var webhooks = WebhookOptions()
+
+        public init() {}
+    }
+
+    /// The tracer, and what its spans have in common.
+    public struct Tracing: Sendable {
+        let tracer: Tracer
+        /// The name of the database in spans, such as `sqlite`.
+        let databaseSystem: String
+
+        public init(_ tracer: Tracer, databaseSystem: String) {
+            self.tracer = tracer
+            self.databaseSystem = databaseSystem
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Glibc
 
-/// The program's entry. Each subcommand is a type of its own in `Commands/`.
+/// The program's entry point. Each subcommand is a type of its own in `Commands/`.
 @main
 struct Holdfast: ParsableCommand {
     static let version = "0.1.0"
@@ -18,8 +18,7 @@ struct Holdfast: ParsableCommand {
             ServeCommand.self, MigrateCommand.self, ExportCommand.self, ImportCommand.self, BackupCommand.self,
             RestoreCommand.self, CopyCommand.self, HealthCommand.self, DatafileCommand.self, ManualCommand.self,
             DemoCommand.self, PlanCommand.self, ApplyCommand.self, PullCommand.self, PromoteCommand.self,
-            LintCommand.self,
-            SchemaCommand.self, GenerateCommand.self, StaleCommand.self,
+            LintCommand.self, SchemaCommand.self, GenerateCommand.self, StaleCommand.self,
         ])
 
     static func main() {
@@ -45,7 +44,7 @@ struct Holdfast: ParsableCommand {
     }
 
     /// Opens `/dev/null` for each standard descriptor that the program was started without. Otherwise the next file or
-    /// socket would get its number, for example the database that of the log.
+    /// socket would get its number: log lines could be written into the database.
     private static func openStandardDescriptors() {
         for descriptor in STDIN_FILENO...STDERR_FILENO where fcntl(descriptor, F_GETFD) < 0 {
             // The kernel chooses the lowest number that is free.

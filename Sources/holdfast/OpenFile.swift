@@ -39,6 +39,7 @@ final class OpenFile: Sendable {
         try? standardError.write(Array(text.utf8))
     }
 
+    /// Returns the status of the file (fstat(2)).
     func status() throws(Failure) -> stat {
         var status = stat()
         guard fstat(descriptor, &status) == 0 else { throw Self.failure() }
@@ -66,6 +67,7 @@ final class OpenFile: Sendable {
         }
     }
 
+    /// Writes all bytes.
     func write(_ bytes: [UInt8]) throws(Failure) {
         var rest = bytes[...]
         while !rest.isEmpty {
@@ -93,10 +95,12 @@ final class OpenFile: Sendable {
         flock(descriptor, LOCK_EX | LOCK_NB) == 0
     }
 
+    /// Renames a file. A file that has the target's name is replaced atomically.
     static func rename(_ path: String, to target: String) throws(Failure) {
         guard Glibc.rename(path, target) == 0 else { throw failure() }
     }
 
+    /// Returns the error of the system call that has just failed.
     private static func failure() -> Failure {
         Failure(String(cString: strerror(errno)))
     }

@@ -3,9 +3,11 @@ import Chronology
 import HTTPServer
 import JSON
 
-/// A token for exactly the change that a preview has shown: the content, the version that it changes, the caller, and
-/// an expiry. The code (HMAC-SHA-256) is made with the caller's own secret, so every process that admits the caller
-/// accepts it, and no other caller can use it.
+/// A token that permits exactly the change that a preview has shown. It has the request of the change, the version that
+/// the request changes, the caller, and an expiry.
+///
+/// As text, a token is the payload and its code (HMAC-SHA-256), `BASE64URL.BASE64URL`. The key of the code is the
+/// caller's own secret, so every process that admits the caller accepts the token, and no other caller can use it.
 struct ChangeToken {
     let path: String
     let query: [(name: String, value: String)]
@@ -13,11 +15,12 @@ struct ChangeToken {
     let body: [UInt8]
     /// The header field `If-Match` or `If-None-Match` of the change.
     let condition: (name: String, value: String)?
+    /// The name of the caller who asked for the preview.
     let author: String
     /// The expiry in whole seconds.
     let expiry: Instant
 
-    /// The lifetime of a token.
+    /// The time from the preview to the expiry.
     static let lifetime = TimeSpan.minutes(10)
 
     init(
@@ -33,6 +36,7 @@ struct ChangeToken {
         self.expiry = expiry
     }
 
+    /// Returns the token as text, with a code of the key.
     func text(key: [UInt8]) -> String {
         let query = query.map { JSONValue.array([.string($0.name), .string($0.value)]) }
         let condition = condition.map { JSONValue.array([.string($0.name), .string($0.value)]) }
@@ -45,26 +49,37 @@ struct ChangeToken {
         return "\(Base64URL.encode(payload)).\(Base64URL.encode(Self.code(of: payload, key)))"
     }
 
+    /// Parses a token.
+    ///
     /// - Returns: `nil` unless the text was made with the key.
     init?(_ text: String, key: [UInt8]) {
         let parts = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard parts.count == 2, let payload = Base64URL.decode(parts[0]), let given = Base64URL.decode(parts[1]) else {
             return nil
         }
-        let expected = Self.code(of: payload, key)
-        guard given.count == expected.count, zip(given, expected).reduce(0, { $0 | ($1.0 ^ $1.1) }) == 0,
+        guard Self.areEqual(given, Self.code(of: payload, key)),
             let content = try? JSONParser().parse(payload).object, let path = content["path"]?.string,
             let body = content["body"]?.string, let author = content["author"]?.string,
             let expiry = content["expiry"]?.integer
         else { return nil }
-        func pair(_ value: JSONValue?) -> (name: String, value: String)? {
-            guard let texts = value?.array?.compactMap(\.string), texts.count == 2 else { return nil }
-            return (texts[0], texts[1])
-        }
         self.init(
-            path: path, query: (content["query"]?.array ?? []).compactMap(pair), project: content["project"]?.string,
-            body: Array(body.utf8), condition: pair(content["condition"]), author: author,
-            expiry: Instant(secondsSince1970: expiry))
+            path: path, query: (content["query"]?.array ?? []).compactMap(Self.pair),
+            project: content["project"]?.string, body: Array(body.utf8), condition: Self.pair(content["condition"]),
+            author: author, expiry: Instant(secondsSince1970: expiry))
+    }
+
+    private static func pair(_ value: JSONValue?) -> (name: String, value: String)? {
+        guard let texts = value?.array?.compactMap(\.string), texts.count == 2 else { return nil }
+        return (texts[0], texts[1])
+    }
+
+    /// Compares two codes in a time that does not depend on their content, so that a caller cannot find a code byte by
+    /// byte.
+    private static func areEqual(_ given: [UInt8], _ expected: [UInt8]) -> Bool {
+        guard given.count == expected.count else { return false }
+        var difference: UInt8 = 0
+        for (left, right) in zip(given, expected) { difference |= left ^ right }
+        return difference == 0
     }
 
     private static func code(of payload: [UInt8], _ key: [UInt8]) -> [UInt8] {

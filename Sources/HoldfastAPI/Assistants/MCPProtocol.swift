@@ -8,6 +8,8 @@ import Storage
 /// responses, without streams and sessions. It supports the versions with the handshake `initialize`, and the version
 /// without it.
 ///
+/// This file has the messages (JSON-RPC 2.0); the tools themselves are in ``MCPTools``.
+///
 /// - SeeAlso: modelcontextprotocol.io, "Base protocol" and "Tools" of each version.
 struct MCPProtocol: WireProtocol {
     let routes: [APIRoute]
@@ -19,7 +21,7 @@ struct MCPProtocol: WireProtocol {
         routes = [APIRoute(.post, "/mcp", scope: .token(.read), endpoint.post).atEdge]
     }
 
-    /// A refusal before the message was read has no JSON-RPC id.
+    /// Renders a refusal from before the message was read. It has no JSON-RPC id.
     func response(to error: any Error, on _: String?) -> Response {
         let problem = Problem(error)
         let code: RPCError.Code = problem.status == .internalServerError ? .internalError : .invalidRequest
@@ -73,18 +75,20 @@ struct RPCError: Error {
     }
 }
 
-/// `POST /mcp`: one message, or in the oldest version an array of messages.
+/// `POST /mcp`: one message, or a batch of messages, which only versions with a handshake may send.
 private struct MCPEndpoint {
     let tools: MCPTools
     let build: BuildInfo
     let origins: AllowedOrigins?
 
+    /// The versions in which a client begins with `initialize`, the newest last.
     private static let handshakeVersions = ["2025-03-26", "2025-06-18", "2025-11-25"]
     /// The version without a handshake, in which each request is self-contained.
     private static let statelessVersion = "2026-07-28"
     private static var versions: JSONValue {
         .array((handshakeVersions + [statelessVersion]).map { .string($0) })
     }
+    /// The members of `_meta` in messages of the stateless version.
     private static let metaVersion = "io.modelcontextprotocol/protocolVersion"
     private static let metaServer = "io.modelcontextprotocol/serverInfo"
     private static let longestBatch = 50
@@ -112,18 +116,7 @@ private struct MCPEndpoint {
                 data: ["supported": Self.versions, "requested": .string(version)]
             ).response(to: value["id"])
         }
-        if let batch = value.array, !isStateless {
-            guard (1...Self.longestBatch).contains(batch.count) else {
-                return RPCError(.invalidRequest, "a batch must have 1 to \(Self.longestBatch) messages").response(
-                    to: .null)
-            }
-            var responses: [JSONValue] = []
-            for message in batch {
-                let (response, _) = await respond(to: message, caller, isStateless: false)
-                if let response { responses.append(response) }
-            }
-            return responses.isEmpty ? Response(.accepted) : .json(.array(responses))
-        }
+        if let batch = value.array, !isStateless { return await respond(toBatch: batch, caller) }
         if isStateless,
             let mismatch = Self.mismatch(
                 value, method: request.field("mcp-method"), name: request.field("mcp-name"))
@@ -134,8 +127,9 @@ private struct MCPEndpoint {
         return response.map { .json($0, status) } ?? Response(.accepted)
     }
 
-    /// Allows only listed origins and those of this host. The header `Host` is not sufficient, because a page may call
-    /// this server under a name that its site controls (DNS rebinding).
+    /// Checks that the page that sends the request, if any, is of this host or of a listed origin. It is not sufficient
+    /// that `Origin` equals `Host`, because a page may call this server under a name that its site controls (DNS
+    /// rebinding).
     private func checkOrigin(_ origin: String?) throws(Problem) {
         guard let origin else { return }
         let host = origin.firstRange(of: "://").map { origin[$0.upperBound...] } ?? ""
@@ -160,7 +154,22 @@ private struct MCPEndpoint {
         return nil
     }
 
-    /// - Returns: no response to a notification.
+    private func respond(toBatch batch: [JSONValue], _ caller: MCPCaller) async -> Response {
+        guard (1...Self.longestBatch).contains(batch.count) else {
+            return RPCError(.invalidRequest, "a batch must have 1 to \(Self.longestBatch) messages").response(to: .null)
+        }
+        var responses: [JSONValue] = []
+        for message in batch {
+            let (response, _) = await respond(to: message, caller, isStateless: false)
+            if let response { responses.append(response) }
+        }
+        return responses.isEmpty ? Response(.accepted) : .json(.array(responses))
+    }
+
+    /// Performs the request of one message.
+    ///
+    /// - Returns: the response and its HTTP status; no response to a notification, and to a message that is itself a
+    ///   response.
     private func respond(
         to message: JSONValue, _ caller: MCPCaller, isStateless: Bool
     ) async -> (response: JSONValue?, status: Status) {
@@ -168,7 +177,8 @@ private struct MCPEndpoint {
             let error = RPCError(.invalidRequest, "a message must be an object of JSON-RPC 2.0")
             return (error.json(id: .null), error.code.status)
         }
-        // A response of the client. It is ignored, because this server sends no requests to clients.
+        // A notification has no id, and a response of the client has no method. Both are ignored: this server sends no
+        // requests to clients.
         guard let method = object["method"]?.string, let id = object["id"] else { return (nil, .accepted) }
         guard id.string != nil || id.integer != nil else {
             let error = RPCError(.invalidRequest, "`id` must be a string or a whole number")
@@ -193,6 +203,7 @@ private struct MCPEndpoint {
 
     private var server: JSONValue { ["name": .string(build.name), "version": .string(build.version)] }
 
+    /// Performs a method of the protocol.
     private func result(
         of method: String, _ parameters: JSONValue, _ caller: MCPCaller
     ) async throws(RPCError) -> JSONValue {

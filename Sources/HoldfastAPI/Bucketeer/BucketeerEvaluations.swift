@@ -7,12 +7,13 @@ import JSON
 import Storage
 
 /// `POST /get_evaluations` and `POST /get_evaluation`: evaluate flags for one user. New assignments are stored, as by
-/// `/v1/decide`; exposures come with the SDK's evaluation events.
+/// `/v1/decide`. No exposures are recorded here: the SDK reports them as evaluation events
+/// (``BucketeerEventEndpoint``).
 struct BucketeerEvaluationEndpoints {
     let decisions: StickyDecisionService
     let projects: ProjectView
 
-    /// The id of the evaluations of a server that has no flags.
+    /// The id of the evaluations if the caller has no project, and so no flags.
     private static let noEvaluations = "no_evaluations"
 
     /// Responds with all flags with the tag, or with none if the SDK has the same evaluations already.
@@ -58,6 +59,7 @@ struct BucketeerEvaluationEndpoints {
         return .json(writer.finish())
     }
 
+    /// Decides flags for a user in a project.
     private func evaluations(
         of subject: DecisionQuery.Subject, for user: User, in project: Project
     ) async throws -> [FlagEvaluation] {
@@ -69,7 +71,9 @@ struct BucketeerEvaluationEndpoints {
 
     // MARK: Responses
 
-    /// - Parameter list: the elements of an array, encoded.
+    /// Encodes the response of `/get_evaluations`.
+    ///
+    /// - Parameter list: the evaluations as an encoded array; empty for none.
     private static func encode(_ list: [UInt8], id: String, isChanged: Bool) -> [UInt8] {
         var writer = JSONWriter(capacity: list.count + 256)
         writer.beginObject()
@@ -89,7 +93,8 @@ struct BucketeerEvaluationEndpoints {
         return writer.finish()
     }
 
-    /// A flag without a value is left out: the SDK then returns the default of its caller.
+    /// Encodes evaluations as an array. A flag without a value is left out: the SDK then returns the default of its
+    /// caller.
     private static func encode(_ evaluations: [FlagEvaluation], of userID: Identifier) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginArray()
@@ -154,8 +159,8 @@ private struct BucketeerEvaluationRequest: Sendable {
         }
     }
 
-    /// Returns the user with the data as attributes. All data are texts. Those of attributes that are defined as
-    /// numbers or booleans are parsed.
+    /// Returns the user with the data as attributes. The contract has only texts; those of attributes that are defined
+    /// as numbers or booleans are parsed.
     func user(_ schema: AttributeSchema) -> User {
         var attributes = data
         for member in data {

@@ -13,29 +13,14 @@ struct BucketeerEventEndpoint {
     let store: any StoreSession
     let projects: ProjectView
 
+    private static let place: JSONPointer = ["events"]
+
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let body = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
-        let place: JSONPointer = ["events"]
-        guard let list = body["events"]?.array, !list.isEmpty else {
-            let found = body["events"].map { $0.array == nil ? $0.kind : "an empty one" } ?? "nothing"
-            throw CoreError(.invalid, "`events` must be an array of at least one event; got \(found)", at: place)
-        }
-        let limit = services.options.elementLimit
-        guard list.count <= limit else {
-            throw CoreError(.invalid, "`events` must have at most \(limit) elements; got \(list.count)", at: place)
-        }
-        var ids: [Identifier] = []
-        for (index, element) in list.enumerated() {
-            let id = element["id"]?.string ?? ""
-            guard EventInput.isName(id, limit: 128) else {
-                throw CoreError(
-                    .invalid, "an event must have an `id` of 1 to 128 bytes; got \(id.utf8.count) bytes",
-                    at: place.appending(index).appending("id"))
-            }
-            ids.append(Identifier(id))
-        }
+        let list = try Self.elements(of: body, limit: services.options.elementLimit)
+        let ids = try Self.ids(of: list)
         let now = services.store.clock.now()
-        let results = try await call.results(of: list.indices, projects) { [ids] index, call in
+        let results = try await call.results(of: list.indices, projects) { index, call in
             try await event(list[index], id: ids[index], call, now: now)
         }
         var events: [UserEvent] = []
@@ -53,6 +38,34 @@ struct BucketeerEventEndpoint {
         return .json(["errors": .object(errors)])
     }
 
+    private static func elements(of body: JSONValue, limit: Int) throws(CoreError) -> [JSONValue] {
+        guard let list = body["events"]?.array, !list.isEmpty else {
+            let found = body["events"].map { $0.array == nil ? $0.kind : "an empty one" } ?? "nothing"
+            throw CoreError(.invalid, "`events` must be an array of at least one event; got \(found)", at: place)
+        }
+        guard list.count <= limit else {
+            throw CoreError(.invalid, "`events` must have at most \(limit) elements; got \(list.count)", at: place)
+        }
+        return list
+    }
+
+    /// Returns the ids of the events. An invalid one refuses the request, because the response lists errors by id.
+    private static func ids(of list: [JSONValue]) throws(CoreError) -> [Identifier] {
+        var ids: [Identifier] = []
+        for (index, element) in list.enumerated() {
+            let id = element["id"]?.string ?? ""
+            guard EventInput.isName(id, limit: 128) else {
+                throw CoreError(
+                    .invalid, "an event must have an `id` of 1 to 128 bytes; got \(id.utf8.count) bytes",
+                    at: place.appending(index).appending("id"))
+            }
+            ids.append(Identifier(id))
+        }
+        return ids
+    }
+
+    /// Reads one event.
+    ///
     /// - Returns: the event to store; `nil` if it is accepted and not stored.
     private func event(
         _ element: JSONValue, id: Identifier, _ call: Call, now: Instant
@@ -83,6 +96,7 @@ private struct BucketeerEvent {
     let id: Identifier
     let kind: Kind
     private let event: JSONObject
+    /// The project of the API key; `nil` if it has none.
     private let project: Project?
     private let now: Instant
 
@@ -106,10 +120,13 @@ private struct BucketeerEvent {
         self.kind = kind
     }
 
-    /// Returns the exposure; `nil` if the user was not in an experiment. Records the evaluation in any case.
+    /// Returns the exposure of an evaluation; `nil` if the user was not in an experiment. Also notes that the flag was
+    /// used.
     func exposure(_ uses: UseRecorder) throws(EventRefusal) -> ExposureInput? {
-        let (userID, happenedAt) = (try userID(), try happenedAt())
-        let (key, variationID) = (Identifier(try text("featureId")), Identifier(try text("variationId")))
+        let userID = try userID()
+        let happenedAt = try happenedAt()
+        let key = Identifier(try text("featureId"))
+        let variationID = Identifier(try text("variationId"))
         guard !key.string.isEmpty else { throw Self.refusal("`featureId` is required") }
         // Without an evaluation the SDK has returned the default of its caller.
         let reason = event["reason"]?["type"]?.string ?? ""
@@ -123,6 +140,7 @@ private struct BucketeerEvent {
         }
         let variationKey = flag.variations.first { $0.id == variationID }?.key
         uses.note(LastUse.Subject(sdkKey: project.sdkKey, .evaluated, key, variation: variationKey ?? ""))
+        // The rule that decided has the key of its experiment. Without it, the variation must be of an experiment.
         let rule = event["reason"]?["ruleId"]?.string.map { Identifier($0) }
         let experiments = flag.experiments.filter { $0.variation(id: variationID) != nil }
         guard let experiment = experiments.first(where: { $0.key == rule }) ?? experiments.first,
@@ -132,6 +150,7 @@ private struct BucketeerEvent {
             userID: userID, happenedAt: happenedAt, project: project, experiment: experiment, variation: variation)
     }
 
+    /// Returns the goal of a goal event.
     func goal() throws(EventRefusal) -> GoalEvent {
         let goal = try text("goalId")
         guard EventInput.isGoal(goal) else {
@@ -139,8 +158,7 @@ private struct BucketeerEvent {
         }
         return GoalEvent(
             userID: try userID(), goal: Identifier(goal), value: try value(), happenedAt: try happenedAt(),
-            receivedAt: now,
-            senderID: id, sdkKey: project?.sdkKey ?? "", payload: try tags())
+            receivedAt: now, senderID: id, sdkKey: project?.sdkKey ?? "", payload: try tags())
     }
 
     private func value() throws(EventRefusal) -> Double {
@@ -163,6 +181,7 @@ private struct BucketeerEvent {
         return writer.finish()
     }
 
+    /// Returns the `userId`, or if it is empty, the id of the member `user`.
     private func userID() throws(EventRefusal) -> Identifier {
         do throws(CoreError) {
             let user = try event.protobufMessage("user")?.protobufText("id") ?? ""
@@ -173,7 +192,8 @@ private struct BucketeerEvent {
         }
     }
 
-    /// Returns the time, clamped to Holdfast's own limits: at the earliest ``EventRules/maximumAge`` ago, at the latest now.
+    /// Returns the time, clamped to Holdfast's own limits: at the earliest ``EventRules/maximumAge`` ago, at the latest
+    /// now.
     private func happenedAt() throws(EventRefusal) -> Instant {
         let seconds: Int64
         do throws(CoreError) {

@@ -7,7 +7,7 @@ import Storage
 import Synchronization
 
 /// The API that Bucketeer's SDKs call: the JSON form of its gRPC gateway. The API key of an SDK is the secret of a
-/// token, sent without an authentication scheme. A tag selects flags.
+/// token, sent without an authentication scheme. A tag of the SDK selects the flags that it evaluates.
 ///
 /// - SeeAlso: `proto/gateway/service.proto` and `proto/event/client/event.proto` of bucketeer-io/bucketeer.
 struct BucketeerProtocol: WireProtocol {
@@ -40,6 +40,7 @@ struct BucketeerProtocol: WireProtocol {
         BucketeerError(error).response
     }
 
+    /// `GET /ping`: the time of the server.
     private static func ping(_ request: borrowing Request, _ call: Call) -> Response {
         var writer = JSONWriter()
         writer.beginObject()
@@ -62,6 +63,7 @@ struct BucketeerError: DefinitionError {
         self.message = message.shortened(to: Problem.longestDetail)
     }
 
+    /// Renders any other error.
     init(_ error: any Error) {
         if let error = error as? BucketeerError {
             self = error
@@ -126,8 +128,9 @@ final class BucketeerMetrics: Sendable {
     }
 }
 
-// The JSON mapping of Protocol Buffers: a member that is absent or null has the default of its type. 64-bit integers
-// are strings; numbers are accepted, too.
+// MARK: - The JSON mapping of Protocol Buffers
+
+// A member that is absent or null has the default of its type. 64-bit integers are strings; numbers are accepted, too.
 extension JSONObject {
     /// Returns a string; empty if it is absent.
     func protobufText(_ name: String, in place: JSONPointer = []) throws(CoreError) -> String {

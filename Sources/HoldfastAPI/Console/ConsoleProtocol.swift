@@ -19,7 +19,7 @@ struct ConsoleProtocol: WireProtocol {
                 try Self.file(request.parameter(0) ?? "", request, access.signIn)
             },
         ]
-        // Compresses the files now, so that no request waits for it on an event loop.
+        // Compresses the files now, so that no request waits for the compression on an event loop.
         _ = ConsoleFiles.all
     }
 
@@ -33,7 +33,7 @@ struct ConsoleProtocol: WireProtocol {
         return redirect(request, call)
     }
 
-    /// The location is relative, so that a proxy may serve Holdfast below a path.
+    /// Redirects to the console. The location is relative, so that a proxy may serve Holdfast below a path.
     private static func redirect(_ request: borrowing Request, _ call: Call) -> Response {
         var response = Response(Status(code: 302, reason: "Found"))
         response.fields = [("Location", "console/"), ("Vary", "Accept"), ("Cache-Control", "no-cache")]
@@ -50,6 +50,7 @@ struct ConsoleProtocol: WireProtocol {
         ])
     }
 
+    /// Responds with a file of the page.
     private static func file(_ name: String, _ request: borrowing Request, _ signIn: SignIn?) throws -> Response {
         guard let file = ConsoleFiles.all[name] else {
             throw Problem(.notFound, "the console has no file '\(name)'")

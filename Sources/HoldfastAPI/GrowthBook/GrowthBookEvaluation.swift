@@ -9,6 +9,8 @@ import Storage
 /// `POST /api/eval/{client_key}`: the values of all flags for one user. New assignments are stored, as by `/v1/decide`,
 /// so the server makes bucketing sticky. Exposures are not recorded: the response has the experiments for the SDK's
 /// tracking callback, which the SDK calls when a value is used.
+///
+/// SDKs expect features with rules. Each flag becomes a feature whose only rule forces the user's value.
 struct GrowthBookEvaluation {
     let decisions: StickyDecisionService
     let projects: ProjectView
@@ -38,12 +40,12 @@ struct GrowthBookEvaluation {
             let evaluation = FlagEvaluation(decision, project.datafile)
             // Without a value the SDK returns the default of its caller.
             guard let value = evaluation.value, !value.isNull else { continue }
-            append(evaluation.flagKey, value, to: &writer) { writer in
-                append(evaluation, value, of: input.user, in: project.datafile, to: &writer)
+            appendFeature(evaluation.flagKey, value, to: &writer) { writer in
+                appendTracks(of: evaluation, value, of: input.user, in: project.datafile, to: &writer)
             }
         }
         for flag in project.datafile.flags {
-            if let value = input.forcedFeatures[flag.key] { append(flag.key, value, to: &writer) { _ in } }
+            if let value = input.forcedFeatures[flag.key] { appendFeature(flag.key, value, to: &writer) { _ in } }
         }
         writer.endObject()
         writer.member("experiments", [])
@@ -55,7 +57,7 @@ struct GrowthBookEvaluation {
     /// Writes a feature whose only rule forces the value.
     ///
     /// - Parameter appendMembers: writes further members of the rule.
-    private static func append(
+    private static func appendFeature(
         _ flagKey: Identifier, _ value: JSONValue, to writer: inout JSONWriter,
         _ appendMembers: (inout JSONWriter) -> Void
     ) {
@@ -75,8 +77,8 @@ struct GrowthBookEvaluation {
     }
 
     /// Writes the experiment that determined the value, if any, for the SDK's tracking callback.
-    private static func append(
-        _ evaluation: FlagEvaluation, _ value: JSONValue, of user: User, in datafile: Datafile,
+    private static func appendTracks(
+        of evaluation: FlagEvaluation, _ value: JSONValue, of user: User, in datafile: Datafile,
         to writer: inout JSONWriter
     ) {
         guard let experiment = evaluation.experimentID.flatMap({ datafile.experiment(id: $0) }),
@@ -85,15 +87,16 @@ struct GrowthBookEvaluation {
         writer.key("tracks")
         writer.beginArray()
         writer.beginObject()
-        append(experiment, index, value, to: &writer)
-        append(evaluation, index, value, of: user, to: &writer)
+        appendExperiment(experiment, index, value, to: &writer)
+        appendResult(of: evaluation, index, value, of: user, to: &writer)
         writer.endObject()
         writer.endArray()
     }
 
     /// Writes the experiment, without the values of other variations.
-    private static func append(_ experiment: Experiment, _ index: Int, _ value: JSONValue, to writer: inout JSONWriter)
-    {
+    private static func appendExperiment(
+        _ experiment: Experiment, _ index: Int, _ value: JSONValue, to writer: inout JSONWriter
+    ) {
         writer.key("experiment")
         writer.beginObject()
         writer.member("key", experiment.key.string)
@@ -106,8 +109,9 @@ struct GrowthBookEvaluation {
         writer.endObject()
     }
 
-    private static func append(
-        _ evaluation: FlagEvaluation, _ index: Int, _ value: JSONValue, of user: User, to writer: inout JSONWriter
+    /// Writes how the user got the variation with an index.
+    private static func appendResult(
+        of evaluation: FlagEvaluation, _ index: Int, _ value: JSONValue, of user: User, to writer: inout JSONWriter
     ) {
         let isHashedByID = user.bucketingID == user.id
         writer.key("result")
@@ -126,11 +130,11 @@ struct GrowthBookEvaluation {
     }
 }
 
-/// `{"attributes":{"id"?,…},"forcedFeatures"?:[[key,value],…]}`. Other members are ignored, such as forced variations
-/// and the URL.
+/// The body of a request: `{"attributes":{"id"?,…},"forcedFeatures"?:[[key,value],…]}`. Other members are ignored, such
+/// as forced variations and the URL.
 private struct GrowthBookRequest: Sendable {
     let user: User
-    /// Values by flag that the SDK requests instead of a decision.
+    /// The values, by flag, that the SDK wants instead of decisions, such as those of a developer's override.
     let forcedFeatures: [Identifier: JSONValue]
 
     private static let forcedFeatureLimit = 1_000
@@ -143,6 +147,7 @@ private struct GrowthBookRequest: Sendable {
         forcedFeatures = try Self.forcedFeatures(object)
     }
 
+    /// Returns the user of the attributes, without an id if they have none.
     private static func user(_ object: JSONObject) throws(CoreError) -> User {
         let place: JSONPointer = ["attributes"]
         guard var attributes = object["attributes"]?.object else {

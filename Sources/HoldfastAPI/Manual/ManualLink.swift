@@ -8,19 +8,27 @@ enum ManualLink {
     /// explain the error.
     ///
     /// - Parameters:
-    ///   - topic: of the error, if it has one.
-    ///   - pattern: of the route; `nil` if no route has the path.
-    ///   - pointer: to the member that is wrong.
+    ///   - topic: the topic of the error, if it has one.
+    ///   - pattern: the pattern of the route; `nil` if no route has the path.
+    ///   - pointer: the member that is wrong.
     static func path(
         for status: Status, about topic: CoreError.Topic? = nil, on pattern: String?, at pointer: JSONPointer?
     ) -> String? {
-        let heading =
-            topic.map(heading(of:)) ?? byStatus[status.code]
-            ?? pattern.flatMap { pattern in
-                longest(in: byStatusAndRoute[status.code] ?? [], pattern)
-                    ?? (definesElements(pattern) ? pointer.flatMap(heading(of:)) : nil) ?? longest(in: byRoute, pattern)
-            } ?? (status == .notFound && pattern == nil ? "API#routes" : nil)
-        return heading.map { "/manual/" + $0 }
+        let found = heading(for: status, about: topic, on: pattern, at: pointer)
+        return found.map { "/manual/" + $0 }
+    }
+
+    /// Returns the article and heading, the most specific first: of the topic, the status, the status on the route, the
+    /// member, the route.
+    private static func heading(
+        for status: Status, about topic: CoreError.Topic?, on pattern: String?, at pointer: JSONPointer?
+    ) -> String? {
+        if let topic { return heading(of: topic) }
+        if let found = byStatus[status.code] { return found }
+        guard let pattern else { return status == .notFound ? "API#routes" : nil }
+        if let found = longestPrefix(of: pattern, in: byStatusAndRoute[status.code] ?? []) { return found }
+        if hasDefinitions(pattern), let pointer, let found = heading(of: pointer) { return found }
+        return longestPrefix(of: pattern, in: byRoute)
     }
 
     /// All articles and headings to which errors may link.
@@ -37,18 +45,20 @@ enum ManualLink {
         }
     }
 
+    /// Returns the heading for the innermost member that has one.
     private static func heading(of pointer: JSONPointer) -> String? {
         pointer.string.split(separator: "/").reversed().lazy.compactMap { members[String($0)] }.first
     }
 
-    /// Whether bodies of the route have the members of definitions.
-    private static func definesElements(_ pattern: String) -> Bool {
+    /// Whether bodies of the route are definitions, so that ``members`` explains their members.
+    private static func hasDefinitions(_ pattern: String) -> Bool {
         ["/v1/experiments", "/v1/flags", "/v1/holdouts", "/v1/metrics", "/v1/definitions"].contains {
             pattern.hasPrefix($0)
         }
     }
 
-    private static func longest(in table: [(prefix: String, heading: String)], _ pattern: String) -> String? {
+    /// Returns the heading of the longest prefix of a pattern in a table.
+    private static func longestPrefix(of pattern: String, in table: [(prefix: String, heading: String)]) -> String? {
         table.filter { pattern.hasPrefix($0.prefix) }.max { $0.prefix.utf8.count < $1.prefix.utf8.count }?.heading
     }
 

@@ -1,8 +1,9 @@
-/// An HTML page of the manual.
+/// An HTML page of the manual: an article, or the results of a search.
 struct ManualPage {
     /// The path of the page below `/manual/`, such as `Flags` or `Client/Flags`. Links are relative to it, so that a
     /// proxy may serve Holdfast below a path.
     private let topic: String
+    /// The content of the element `main`.
     private var html = ""
 
     /// Returns the page of an article. The landing page has the topic `Holdfast`.
@@ -48,8 +49,10 @@ struct ManualPage {
 
     private init(topic: String) { self.topic = topic }
 
+    /// The beginning of links to pages below `/manual/`.
     private var base: String { topic.hasPrefix("Client/") ? "../" : "" }
 
+    /// Returns the whole page, with the search field and the list of articles around the content.
     private func finished(title: String, query: String = "") -> String {
         let parts = Manual.parts.map { part in
             let links = part.articles.map { article in
@@ -142,7 +145,7 @@ struct ManualPage {
         }.joined()
     }
 
-    /// Returns the address of the page for a link between articles.
+    /// Returns the address of a link. Links to files of other articles become links to their pages.
     private func address(of target: String) -> String {
         let parts = target.split(separator: "#", maxSplits: 1, omittingEmptySubsequences: false)
         guard let path = parts.first, path.hasSuffix(".md") else { return target }
@@ -150,6 +153,7 @@ struct ManualPage {
         return base + (topic == "Holdfast" ? "./" : topic) + parts.dropFirst().map { "#\($0)" }.joined()
     }
 
+    /// Returns the text without its markup.
     private static func plain(_ inlines: [Markdown.Inline]) -> String {
         inlines.map { inline in
             switch inline {

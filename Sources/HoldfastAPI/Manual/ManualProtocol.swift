@@ -8,58 +8,73 @@ import Synchronization
 struct ManualProtocol: WireProtocol {
     let routes: [APIRoute]
 
+    init(_ services: Services) {
+        let endpoints = ManualEndpoints(services: services)
+        routes = [
+            APIRoute(.get, "/manual", scope: .none, endpoints.redirect),
+            APIRoute(.get, "/manual/", scope: .none, respondsLater: true, endpoints.landingPage),
+            APIRoute(.get, "/manual/{topic}", scope: .none, respondsLater: true, endpoints.article),
+            APIRoute(.get, "/manual/Client/{topic}", scope: .none, respondsLater: true, endpoints.clientArticle),
+        ]
+    }
+}
+
+/// The handlers of the manual's routes. They create pages and run searches off the event loop, because both take time.
+private struct ManualEndpoints {
+    let services: Services
+
     /// The content security policy: only this server's style sheet and pictures are loaded, and there are no scripts.
     private static let policy = """
         default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'
         """
 
-    init(_ services: Services) {
-        /// Creates pages and runs searches off the event loop, because both take time.
-        func findings(_ query: String, _ accepted: String?) async throws -> Response {
-            let file = try await services.compute {
-                StaticFile("text/html; charset=utf-8", Array(ManualPage.search(query).utf8))
-            }
-            return file.response(accepting: accepted, policy: Self.policy)
-        }
-        func article(_ topic: String, _ accepted: String?) async throws -> Response {
-            if let file = Self.files[topic] { return file.response(accepting: accepted, policy: Self.policy) }
-            guard let article = Manual.article(topic) else {
-                let hint = Spelling.hint(for: topic, among: Manual.all.lazy.map(\.topic))
-                throw Problem(.notFound, "the manual has no article '\(topic)'\(hint)")
-            }
-            if let page = Self.pages.withLock({ $0[topic] }) {
-                return page.response(accepting: accepted, policy: Self.policy)
-            }
-            let page = try await services.compute {
-                StaticFile("text/html; charset=utf-8", Array(try ManualPage.article(article).utf8))
-            }
-            Self.pages.withLock { $0[topic] = page }
-            return page.response(accepting: accepted, policy: Self.policy)
-        }
-        routes = [
-            APIRoute(.get, "/manual", scope: .none) { _, _ in
-                // Relative, so that a proxy may serve Holdfast below a path.
-                var response = Response(Status(code: 302, reason: "Found"))
-                response.fields = [("Location", "manual/"), ("Cache-Control", "no-cache")]
-                return response
-            },
-            APIRoute(.get, "/manual/", scope: .none, respondsLater: true) { request, _ in
-                let accepted = request.field("accept-encoding")
-                guard let query = try request.query(knowing: ["q"])["q"], !query.isEmpty else {
-                    return try await article("Holdfast", accepted)
-                }
-                return try await findings(query, accepted)
-            },
-            APIRoute(.get, "/manual/{topic}", scope: .none, respondsLater: true) { request, _ in
-                try await article(request.parameter(0) ?? "", request.field("accept-encoding"))
-            },
-            APIRoute(.get, "/manual/Client/{topic}", scope: .none, respondsLater: true) { request, _ in
-                try await article("Client/" + (request.parameter(0) ?? ""), request.field("accept-encoding"))
-            },
-        ]
+    func redirect(_ request: borrowing Request, _ call: Call) -> Response {
+        // Relative, so that a proxy may serve Holdfast below a path.
+        var response = Response(Status(code: 302, reason: "Found"))
+        response.fields = [("Location", "manual/"), ("Cache-Control", "no-cache")]
+        return response
     }
 
-    /// The pages of articles that were requested. They never change while the program runs.
+    /// Responds with the landing page, or with the results of the search `?q=`.
+    func landingPage(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let accepted = request.field("accept-encoding")
+        guard let query = try request.query(knowing: ["q"])["q"], !query.isEmpty else {
+            return try await page(of: "Holdfast", accepted)
+        }
+        let file = try await services.compute {
+            StaticFile("text/html; charset=utf-8", Array(ManualPage.search(query).utf8))
+        }
+        return file.response(accepting: accepted, policy: Self.policy)
+    }
+
+    func article(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        try await page(of: request.parameter(0) ?? "", request.field("accept-encoding"))
+    }
+
+    func clientArticle(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        try await page(of: "Client/" + (request.parameter(0) ?? ""), request.field("accept-encoding"))
+    }
+
+    /// Returns the page of an article, or the style sheet or a picture of that name.
+    ///
+    /// - Parameter accepted: the `Accept-Encoding` of the request.
+    private func page(of topic: String, _ accepted: String?) async throws -> Response {
+        if let file = Self.files[topic] { return file.response(accepting: accepted, policy: Self.policy) }
+        guard let article = Manual.article(topic) else {
+            let hint = Spelling.hint(for: topic, among: Manual.all.lazy.map(\.topic))
+            throw Problem(.notFound, "the manual has no article '\(topic)'\(hint)")
+        }
+        if let page = Self.pages.withLock({ $0[topic] }) {
+            return page.response(accepting: accepted, policy: Self.policy)
+        }
+        let page = try await services.compute {
+            StaticFile("text/html; charset=utf-8", Array(try ManualPage.article(article).utf8))
+        }
+        Self.pages.withLock { $0[topic] = page }
+        return page.response(accepting: accepted, policy: Self.policy)
+    }
+
+    /// The pages of articles that were requested, by topic. They never change while the program runs.
     private static let pages = Mutex<[String: StaticFile]>([:])
 
     /// The style sheet and the pictures.

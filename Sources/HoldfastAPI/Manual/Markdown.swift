@@ -1,13 +1,16 @@
-/// A parser for the subset of Markdown in the manual's articles: headings, paragraphs, lists, tables, code, notes and
-/// images; within a paragraph code, emphasis and links.
+/// A parsed text in the subset of Markdown that the manual's articles use: headings, paragraphs, lists, tables, code,
+/// notes and images; within a paragraph code, emphasis and links.
+///
+/// `Reader` splits the lines into blocks, and `InlineScanner` reads the text within a block. Anything outside of the
+/// subset is an error, so that no article is shown wrongly; a test parses all of them.
 struct Markdown {
     indirect enum Block: Equatable {
         /// `level` is 1 to 4.
         case heading(level: Int, [Inline])
         case paragraph([Inline])
-        /// Each item is a sequence of blocks.
+        /// Each item is an array of blocks.
         case list(isNumbered: Bool, [[Block]])
-        /// The first row is the header.
+        /// Rows of cells; the first row is the header.
         case table([[[Inline]]])
         case code(String)
         case note([Inline])
@@ -43,6 +46,7 @@ struct Markdown {
 }
 
 extension Markdown {
+    /// A line of the text with its number, for errors.
     private struct Line {
         let number: Int
         var text: Substring
@@ -54,7 +58,7 @@ extension Markdown {
             Line(number: number, text: text.dropFirst(min(count, indentation)))
         }
 
-        /// The length of a list item's mark, with the space after it.
+        /// The mark of a list item, `- ` or `1. `, by its length; `nil` if the line begins no item.
         var mark: (isNumbered: Bool, length: Int)? {
             if text.hasPrefix("- ") { return (false, 2) }
             let digits = text.prefix { $0.isASCII && $0.isNumber }.count
@@ -188,10 +192,10 @@ extension Markdown {
             let rest = take { !$0.beginsBlock }
             for line in [first] + rest {
                 let text = line.text
-                let isForeign =
+                let isUnsupported =
                     text.hasPrefix(" ") || text.hasSuffix("  ") || text.hasPrefix(">")
                     || ["* ", "+ ", "---", "===", "***", "~~~", "@", "<", ":::", "[^"].contains { text.hasPrefix($0) }
-                if isForeign { throw unsupported(line) }
+                if isUnsupported { throw unsupported(line) }
             }
             return .paragraph(try inlines([first] + rest))
         }
@@ -204,22 +208,24 @@ extension Markdown {
             var scanner = InlineScanner(text: Array(lines.map(\.text).joined(separator: "\n")))
             do {
                 return try scanner.inlines(until: nil)
-            } catch let foreign as InlineScanner.Foreign {
-                throw Unsupported(line: lines.first?.number ?? 0, found: foreign.text)
+            } catch let unsupported as InlineScanner.Unsupported {
+                throw Unsupported(line: lines.first?.number ?? 0, found: unsupported.text)
             }
         }
     }
 }
 
-/// Reads the text of a paragraph, heading or cell.
+/// Reads the text of a paragraph, heading or cell: code, emphasis and links.
 private struct InlineScanner {
-    struct Foreign: Error { let text: String }
+    /// The error for a construct outside of the subset.
+    struct Unsupported: Error { let text: String }
 
     let text: [Character]
     private var position = 0
 
     init(text: [Character]) { self.text = text }
 
+    /// Returns the character at an offset from the position; `nil` beyond the end.
     private func character(_ offset: Int = 0) -> Character? {
         text.indices.contains(position + offset) ? text[position + offset] : nil
     }
@@ -228,33 +234,33 @@ private struct InlineScanner {
     mutating func inlines(until mark: [Character]?) throws -> [Markdown.Inline] {
         var inlines: [Markdown.Inline] = []
         var plain = ""
-        func finish() {
+        func finishPlain() {
             if !plain.isEmpty { inlines.append(.text(plain)) }
             plain = ""
         }
         while let next = character() {
             if let mark, text[position...].starts(with: mark) {
                 position += mark.count
-                finish()
+                finishPlain()
                 return inlines
             }
             switch next {
             case "`":
-                finish()
+                finishPlain()
                 inlines.append(.code(try code()))
             case "*":
-                finish()
+                finishPlain()
                 let mark: [Character] = character(1) == "*" ? ["*", "*"] : ["*"]
                 position += mark.count
                 let inner = try self.inlines(until: mark)
                 inlines.append(mark.count == 2 ? .strong(inner) : .emphasis(inner))
             case "[":
-                finish()
+                finishPlain()
                 inlines.append(try link())
             case "\\", "<", "~":
                 // `<` before a space or a number is a comparison.
                 guard next == "<", character(1).map({ $0 == " " || $0.isNumber }) ?? true else {
-                    throw Foreign(text: "'\(String(text[position...].prefix(30)))' outside code")
+                    throw Unsupported(text: "'\(String(text[position...].prefix(30)))' outside code")
                 }
                 plain.append(next)
                 position += 1
@@ -263,8 +269,8 @@ private struct InlineScanner {
                 position += 1
             }
         }
-        if let mark { throw Foreign(text: "'\(String(mark))' without its end") }
-        finish()
+        if let mark { throw Unsupported(text: "'\(String(mark))' without its end") }
+        finishPlain()
         return inlines
     }
 
@@ -274,7 +280,7 @@ private struct InlineScanner {
         while end < text.count, !(text[end] == "`" && text[end...].prefix(while: { $0 == "`" }).count == mark.count) {
             end += 1
         }
-        guard end < text.count else { throw Foreign(text: "a backquote without its end") }
+        guard end < text.count else { throw Unsupported(text: "a backquote without its end") }
         defer { position = end + mark.count }
         let code = text[(position + mark.count)..<end].map { $0 == "\n" ? " " : $0 }
         // A space on both sides lets code begin with a backquote.
@@ -287,12 +293,12 @@ private struct InlineScanner {
         position += 1
         let label = try inlines(until: ["]"])
         guard character() == "(", let end = text[position...].firstIndex(of: ")") else {
-            throw Foreign(text: "'\(String(text[start...].prefix(30)))', which is no link")
+            throw Unsupported(text: "'\(String(text[start...].prefix(30)))', which is no link")
         }
         let target = String(text[(position + 1)..<end])
         position = end + 1
         guard !target.contains(where: \.isWhitespace), !label.isEmpty else {
-            throw Foreign(text: "a link to '\(target)'")
+            throw Unsupported(text: "a link to '\(target)'")
         }
         return .link(label, target: target)
     }

@@ -14,13 +14,7 @@ struct OFREPEvaluation {
     /// The path of the stream that announces changes to a provider.
     let changesPath: String
 
-    /// `X-Record-Exposures: false` disables the recording of exposures. It is a header field, because every provider
-    /// can be configured to send one.
-    private static func options(_ request: borrowing Request) -> DecideOptions {
-        request.field("x-record-exposures") == "false" ? .disableDecisionEvent : []
-    }
-
-    /// Responds by callbacks, as `/v1/decide` does for one flag.
+    /// Evaluates one flag. Responds by callbacks, as `/v1/decide` does for one flag.
     func evaluateOne(_ request: borrowing Request, _ call: Call) throws {
         guard let key = request.parameter(0) else {
             throw OFREPError(.general, "the key in the path must be UTF-8")
@@ -44,6 +38,7 @@ struct OFREPEvaluation {
         }
     }
 
+    /// Returns the response of ``evaluateOne(_:_:)``.
     private static func response(_ decisions: Decisions, to flagKey: Identifier) throws(OFREPError) -> Response {
         let datafile = decisions.project.datafile
         guard let decision = decisions.flags.first else { throw OFREPError.notFound(flagKey, in: datafile) }
@@ -53,7 +48,7 @@ struct OFREPEvaluation {
         return .json(writer.finish())
     }
 
-    /// Responds with all flags, or those that the context lists. Without a targeting key, flags are evaluated without a
+    /// Evaluates all flags, or those that the context lists. Without a targeting key, flags are evaluated without a
     /// user.
     ///
     /// Responds with 304 if `If-None-Match` matches. The entity tag covers the values and variants of all flags: they
@@ -78,6 +73,12 @@ struct OFREPEvaluation {
         return .json(json, entityTag: tag, ifNoneMatch: request.field("if-none-match"))
     }
 
+    /// `X-Record-Exposures: false` disables the recording of exposures. It is a header field, because every provider
+    /// can be configured to send one.
+    private static func options(_ request: borrowing Request) -> DecideOptions {
+        request.field("x-record-exposures") == "false" ? .disableDecisionEvent : []
+    }
+
     /// Returns the project that `X-Optimizely-SDK-Key` names, because OFREP has no notion of projects.
     private func project(_ request: borrowing Request, _ call: Call) throws(OFREPError) -> Project {
         do throws(CoreError) {
@@ -90,13 +91,18 @@ struct OFREPEvaluation {
 
     // MARK: Responses
 
+    /// Encodes the response of ``evaluateAll(_:_:)``, and computes its entity tag.
+    ///
+    /// - Parameters:
+    ///   - unknown: the requested flags that the project does not have, which are listed as errors.
+    ///   - token: the caller's, for the ticket in the address of the stream of changes.
     private static func encode(
         _ decisions: Decisions, _ unknown: [Identifier], _ changesPath: String, for token: Token?
     ) -> (json: [UInt8], tag: EntityTag) {
         let project = decisions.project
         let ticket = token.flatMap { $0.person == nil ? StreamTicket(for: $0, at: systemWallClock()).text : nil }
-        // The entity tag covers the address of the stream, because after a 304 a provider keeps the address, whose
-        // ticket expires.
+        // What the entity tag covers. The ticket of the stream's address is part of it, because after a 304 a provider
+        // keeps the address, whose ticket expires.
         var covered = JSONWriter(capacity: decisions.flags.count * 64)
         covered.beginArray()
         covered.value(.string(ticket ?? ""))
@@ -118,18 +124,7 @@ struct OFREPEvaluation {
         }
         writer.endArray()
         covered.endArray()
-        writer.key("eventStreams")
-        writer.beginArray()
-        writer.beginObject()
-        writer.member("type", "sse")
-        writer.key("endpoint")
-        writer.beginObject()
-        // The address has no origin, because the server does not know the one under which a proxy publishes it.
-        writer.member("requestUri", changesTarget(changesPath, project, ticket))
-        writer.endObject()
-        writer.member("inactivityDelaySec", 120)
-        writer.endObject()
-        writer.endArray()
+        appendEventStreams(changesTarget(changesPath, project, ticket), to: &writer)
         writer.key("metadata")
         writer.beginObject()
         writer.member("sdkKey", project.sdkKey)
@@ -137,6 +132,22 @@ struct OFREPEvaluation {
         writer.endObject()
         writer.endObject()
         return (writer.finish(), EntityTag(of: covered.finish()))
+    }
+
+    /// Writes the address of the stream of changes.
+    private static func appendEventStreams(_ target: String, to writer: inout JSONWriter) {
+        writer.key("eventStreams")
+        writer.beginArray()
+        writer.beginObject()
+        writer.member("type", "sse")
+        writer.key("endpoint")
+        writer.beginObject()
+        // The address has no origin, because the server does not know the one under which a proxy publishes it.
+        writer.member("requestUri", target)
+        writer.endObject()
+        writer.member("inactivityDelaySec", 120)
+        writer.endObject()
+        writer.endArray()
     }
 
     private static func changesTarget(_ path: String, _ project: Project, _ ticket: String?) -> String {
@@ -157,6 +168,7 @@ struct OFREPEvaluation {
         return true
     }
 
+    /// Writes an evaluation, as a response or among the flags of a response.
     private static func append(_ evaluation: FlagEvaluation, to writer: inout JSONWriter) {
         writer.beginObject()
         let hasValue = appendValue(evaluation, to: &writer)
@@ -192,90 +204,9 @@ struct OFREPEvaluation {
         switch evaluation.reason {
         case .targeted, .override, .whitelist, .requested: .targetingMatch
         case .experiment, .sticky, .holdout: .split
-        case .default: !hasValue ? .unknown : evaluation.isStatic ? .isStatic : .default
+        case .default where !hasValue: .unknown
+        case .default: evaluation.isStatic ? .isStatic : .default
         case .disabled: .disabled
-        }
-    }
-}
-
-/// The evaluation context of a request: `{"context":{"targetingKey"?,…}}`. All members but the targeting key are
-/// attributes of the user.
-struct OFREPContext: Sendable {
-    private static let parser = JSONParser(maximumDepth: 64)
-    /// The flags that a bulk evaluation may list.
-    private static let flagLimit = 1_000
-
-    let user: User
-    /// The flags that the context lists, each once; `nil` for all.
-    let flagKeys: [Identifier]?
-
-    /// Parses the body of a request.
-    init(_ bytes: UnsafeRawBufferPointer) throws(OFREPError) {
-        let body: JSONValue
-        do throws(JSONError) {
-            body = try Self.parser.parse(bytes)
-        } catch {
-            throw OFREPError(.parseError, CoreError(error, in: "the body").detail)
-        }
-        guard let object = body.object else {
-            throw OFREPError(.parseError, "the body must be an object; got \(body.kind)")
-        }
-        guard let context = object["context"]?.object else {
-            throw OFREPError(
-                .invalidContext, "`context` must be an object; got \(object["context"]?.kind ?? "no such member")")
-        }
-        flagKeys = try Self.flagKeys(context)
-        var attributes = context
-        attributes["targetingKey"] = nil
-        guard let key = context["targetingKey"], !key.isNull, key.string != "" else {
-            user = .unidentified(attributes: attributes)
-            return
-        }
-        guard let text = key.string else {
-            throw OFREPError(.invalidContext, "`targetingKey` must be a string; got \(key.kind)")
-        }
-        do throws(CoreError) {
-            user = User(id: try ProfileInput.checkUserID(text, at: ["targetingKey"]), attributes: attributes)
-        } catch {
-            throw OFREPError(context: error)
-        }
-    }
-
-    /// - Throws: 400 if the context names no user.
-    func identifiedUser() throws(OFREPError) -> User {
-        guard !user.isUnidentified else {
-            throw OFREPError(.targetingKeyMissing, "`targetingKey` is required in the context: the id of the user")
-        }
-        return user
-    }
-
-    /// Returns the flags that providers list for a bulk evaluation. OFREP does not define a member for them: Flipt uses
-    /// `flags`, an array or a text with commas, and GO Feature Flag uses `gofeatureflag.flagList`.
-    private static func flagKeys(_ context: JSONObject) throws(OFREPError) -> [Identifier]? {
-        var list = context["gofeatureflag"]?.object?["flagList"]
-        if list == nil { list = context["flags"] }
-        var names: [String]
-        switch list {
-        case .string(let text):
-            names = text.split(separator: ",").map { part in String(part.filter { $0 != " " }) }
-        case .array(let elements): names = elements.compactMap(\.string)
-        // Any other value is an attribute.
-        default: return nil
-        }
-        names = names.filter { !$0.isEmpty }
-        guard !names.isEmpty else { return nil }
-        guard names.count <= flagLimit else {
-            throw OFREPError(.invalidContext, "a list of flags must have at most \(flagLimit); got \(names.count)")
-        }
-        return names.map { Identifier($0) }.uniqued()
-    }
-
-    /// Returns the query with the attributes that the project may use.
-    static func usable(_ query: DecisionQuery, in project: Project) throws(OFREPError) -> DecisionQuery {
-        do throws(CoreError) {
-            return try query.usable(in: project, at: [])
-        } catch {
-            throw OFREPError(context: error)
         }
     }
 }

@@ -49,8 +49,10 @@ struct OFREPChanges {
     let feed: ChangeFeed
     let projects: ProjectView
 
+    /// The query parameter with the ticket that replaces a token, because browsers' event streams cannot send header
+    /// fields.
     static let ticketParameter = "ticket"
-    /// The version of the datafile that the provider has evaluations of.
+    /// The query parameter with the version of the datafile that the provider's evaluations come from.
     static let versionParameter = "since"
 
     /// Sends an event when the datafile differs from the one that the provider knows: from its last event if it
@@ -116,6 +118,7 @@ struct OFREPError: DefinitionError {
         self.init(.invalidContext, error.detail + place)
     }
 
+    /// The error for a flag that a project does not have.
     static func notFound(_ key: Identifier, in datafile: Datafile) -> OFREPError {
         OFREPError(.flagNotFound, CoreError.undefinedFlag(key, in: datafile).detail, key: key.string)
     }

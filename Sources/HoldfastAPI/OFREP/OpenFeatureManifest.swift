@@ -51,13 +51,15 @@ struct OpenFeatureManifest {
         return response
     }
 
-    /// - Returns: `nil` if the format has no type for the flag, or if it serves an archived experiment.
+    /// Returns the entry of a flag; `nil` if the format has no type for its value, or if it serves an archived
+    /// experiment.
     private static func flag(_ flag: Flag, of project: Project) -> JSONValue? {
         let description = flag.description(in: project).object ?? JSONObject()
         let isOfExperiment = description["defined_by"] == "experiment"
         let experiment = isOfExperiment ? project.datafile.experiment(key: flag.key) : nil
         guard experiment?.status != ExperimentStatus.archived.rawValue else { return nil }
         let variations = (description["variations"]?.array ?? []).compactMap(\.object)
+        // An experiment's default is its baseline, the first variation.
         let otherwise = variations.first { isOfExperiment || $0["key"] == description["otherwise"] }?["value"]
         let value = otherwise ?? flag.defaultValue
         let type: String

@@ -8,6 +8,9 @@ import Tracing
 internal import Synchronization
 
 /// `GET /metrics`, in the text format of Prometheus 0.0.4.
+///
+/// Event loops count their own requests, connections and cache hits; these are added up here. All other metrics are
+/// those of the process.
 struct MetricsEndpoint {
     let services: Services
 
@@ -37,14 +40,12 @@ struct MetricsEndpoint {
             "Requests without permission: without a token, or with a wrong, expired or insufficient one.",
             services.refusals.count)
         appendAttributes(services, to: &page)
-        let spans = services.options.tracing?.tracer.counts ?? Tracer.Counts()
-        page.single("holdfast_trace_spans_sent_total", .counter, "Spans that the collector has taken.", spans.sent)
-        page.single(
-            "holdfast_trace_spans_dropped_total", .counter,
-            "Spans that the collector has refused, or that came while it was away and too many waited.", spans.dropped)
+        appendTraces(services.options.tracing?.tracer.counts ?? Tracer.Counts(), to: &page)
         appendProcess(services.build, to: &page)
         return page.text
     }
+
+    // MARK: Metrics of the event loops
 
     private static func appendRequests(_ snapshots: [LoopSnapshot], to page: inout MetricsPage) {
         guard let first = snapshots.first else { return }
@@ -96,6 +97,8 @@ struct MetricsEndpoint {
         page.single("holdfast_cache_bytes", .gauge, "Bytes that the cache uses.", all.map(\.bytes).reduce(0, +))
         page.single("holdfast_cache_entries", .gauge, "Profiles in the cache.", all.map(\.entries).reduce(0, +))
     }
+
+    // MARK: Metrics of the process
 
     private static func appendWebhooks(_ measures: [WebhookSender.Measure], to page: inout MetricsPage) {
         func label(_ measure: WebhookSender.Measure) -> String { "webhook=\"\(measure.key)\"" }
@@ -248,6 +251,13 @@ struct MetricsEndpoint {
             totals.examined)
     }
 
+    private static func appendTraces(_ spans: Tracer.Counts, to page: inout MetricsPage) {
+        page.single("holdfast_trace_spans_sent_total", .counter, "Spans that the collector has taken.", spans.sent)
+        page.single(
+            "holdfast_trace_spans_dropped_total", .counter,
+            "Spans that the collector has refused, or that came while it was away and too many waited.", spans.dropped)
+    }
+
     private static func appendProcess(_ build: BuildInfo, to page: inout MetricsPage) {
         let process = ProcessMetrics.now()
         page.single("process_resident_memory_bytes", .gauge, "Resident memory.", process.residentBytes)
@@ -261,13 +271,15 @@ struct MetricsEndpoint {
     }
 }
 
-/// Writes metrics in the text format of Prometheus.
+/// Writes metrics in the text format of Prometheus. A metric is begun with its name, kind and help, and followed by its
+/// samples.
 struct MetricsPage {
     enum Kind: String {
         case counter, gauge, histogram
     }
 
     private(set) var text = ""
+    /// The name of the metric that was begun last.
     private var name = ""
 
     mutating func begin(_ name: String, _ kind: Kind, _ help: String) {
@@ -275,6 +287,9 @@ struct MetricsPage {
         text += "# HELP \(name) \(help)\n# TYPE \(name) \(kind.rawValue)\n"
     }
 
+    /// Writes a sample of the metric that was begun last.
+    ///
+    /// - Parameter labels: such as `source="stored"`, with escaped values.
     mutating func sample(_ labels: String, _ value: some CustomStringConvertible) {
         text += "\(name){\(labels)} \(value)\n"
     }
@@ -284,11 +299,14 @@ struct MetricsPage {
         value.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"").replacing("\n", with: "\\n")
     }
 
+    /// Writes a metric with one sample, without labels.
     mutating func single(_ name: String, _ kind: Kind, _ help: String, _ value: some CustomStringConvertible) {
         begin(name, kind, help)
         text += "\(name) \(value)\n"
     }
 
+    /// Writes a histogram of the metric that was begun last. Its buckets are cumulative.
+    ///
     /// - Parameter counts: the number of observations in each bucket; the last one is for those beyond the last bound.
     mutating func histogram(_ labels: String, bounds: [Double], counts: [UInt64], sum: Double) {
         let separator = labels.isEmpty ? "" : ","
@@ -303,6 +321,7 @@ struct MetricsPage {
         text += "\(name)_sum\(braces) \(sum)\n\(name)_count\(braces) \(total)\n"
     }
 
+    /// Writes a metric with one histogram, without labels.
     mutating func histogram(_ name: String, _ help: String, _ histogram: Histogram) {
         begin(name, .histogram, help)
         let beyond = histogram.count &- histogram.counts.reduce(0, &+)

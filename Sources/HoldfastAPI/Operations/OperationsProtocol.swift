@@ -70,7 +70,7 @@ struct OperationsEndpoints {
         CoreError(.unavailable, "not ready: \(reason)")
     }
 
-    /// `GET /info`: the version and start time; for an edge also its status.
+    /// `GET /info`: the name and version of the program; for an edge also its status.
     func info(_ request: borrowing Request, _ call: Call) -> Response {
         var writer = JSONWriter()
         writer.beginObject()
@@ -84,6 +84,7 @@ struct OperationsEndpoints {
         return .json(writer.finish())
     }
 
+    /// `GET /openapi.json`: the description of the API.
     func openAPI(_ request: borrowing Request, _ call: Call) -> Response {
         Response(.ok, contentType: MediaType.json, entityTag: Self.openAPITag, body: .bytes(Self.openAPIText))
     }

@@ -31,6 +31,7 @@ struct RequestMetrics: Sendable {
         routes[summary.route ?? routes.count - 1].count(summary.status.code, nanoseconds: summary.nanoseconds)
     }
 
+    /// Adds the metrics of another event loop, which has the same routes.
     mutating func add(_ other: RequestMetrics) {
         for (index, route) in other.routes.enumerated() {
             routes[index].seconds.add(route.seconds)
@@ -45,7 +46,7 @@ struct RequestMetrics: Sendable {
     }
 }
 
-/// Times from a complete request to its written response.
+/// The times from a complete request to its written response, as a histogram.
 struct LatencyHistogram: Sendable {
     /// Upper bounds in nanoseconds.
     static let bounds: [UInt64] = [
@@ -79,7 +80,7 @@ struct LoopSnapshot: Sendable {
     let cache: CacheMetrics
 }
 
-/// Collects the metrics of the event loops.
+/// Collects the metrics of the event loops. It has none before the server has started.
 final class MetricsCollector: Sendable {
     private let server = Mutex<HTTPServer?>(nil)
 
@@ -89,6 +90,7 @@ final class MetricsCollector: Sendable {
 
     func collect() async -> [LoopSnapshot] {
         guard let server = server.withLock({ $0 }) else { return [] }
+        // Each loop runs the closure on its own thread.
         let snapshots = await server.collect { application, connections in
             (application as? HoldfastApplication)?.snapshot(connections)
         }
@@ -117,17 +119,20 @@ struct ProcessMetrics {
         }
         var usage = rusage()
         if getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage) == 0 {
-            metrics.cpuSeconds = [usage.ru_utime, usage.ru_stime].reduce(0) {
-                $0 + Double($1.tv_sec) + Double($1.tv_usec) / 1e6
-            }
+            metrics.cpuSeconds = seconds(usage.ru_utime) + seconds(usage.ru_stime)
         }
         return metrics
+    }
+
+    private static func seconds(_ time: timeval) -> Double {
+        Double(time.tv_sec) + Double(time.tv_usec) / 1e6
     }
 
     private static func countDescriptors() -> Int {
         guard let directory = opendir("/proc/self/fd") else { return 0 }
         defer { closedir(directory) }
-        var count = -3  // ".", ".." and the descriptor of this very look
+        // Three entries do not count: ".", ".." and the descriptor by which the directory is read.
+        var count = -3
         while readdir(directory) != nil { count += 1 }
         return max(0, count)
     }

@@ -2,7 +2,8 @@ import Bucketing
 import Storage
 import Tracing
 
-/// A session that records its work in the traces of requests. It is not used by servers without tracing.
+/// A session of the store that records each operation as a span in the trace of its request. Servers without tracing
+/// use the store's own session.
 final class TracedSession: StoreSession {
     private let base: any StoreSession
     /// The name of the database in OpenTelemetry's conventions.
@@ -59,14 +60,21 @@ final class TracedSession: StoreSession {
         trace("change definitions", completion, { $0.failure }) { base.write(change, $0) }
     }
 
-    /// Performs work in a span of its own, if the request is recorded. Spans that the completion begins are children of
-    /// the request's span again.
+    /// Performs an operation in a span of its own, if the request's trace is recorded. The completion runs in the
+    /// request's span again, so that the spans that it begins are children of that span.
+    ///
+    /// - Parameters:
+    ///   - size: the number of changes or events, which the span has if there are several.
+    ///   - failure: returns the error of the outcome, if any.
+    ///   - work: performs the operation, and calls the completion that it is given.
     private func trace<Outcome>(
         _ operation: @autoclosure () -> String, size: Int = 1, _ completion: @escaping (Outcome) -> Void,
         _ failure: @escaping (Outcome) -> StorageError?, _ work: (@escaping (Outcome) -> Void) -> Void
     ) {
         guard let request = Span.current, request.context.isSampled else { return work(completion) }
-        let (span, name, system) = (request.child(.client), operation(), system)
+        let span = request.child(.client)
+        let name = operation()
+        let system = self.system
         Span.with(span) {
             work { outcome in
                 var attributes: Span.Attributes = [

@@ -5,8 +5,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /v1/activate`: a user's variations of experiments and flags, in the Agent's API from before `decide`. One read
-/// and at most one write of the profile serve all of them.
+/// `POST /v1/activate`: a user's variations of experiments and flags, in the older API of the Agent, from before
+/// `/v1/decide`. One read and at most one write of the profile serve all of them.
 struct ActivateEndpoint {
     let decisions: StickyDecisionService
     let notifications: AgentNotifications
@@ -46,6 +46,7 @@ struct ActivateEndpoint {
 
 /// The request of `POST /v1/activate`.
 struct ActivateRequest: Sendable {
+    /// An experiment or flag of the query, after the look-up in a datafile.
     enum Subject: Sendable {
         case known(DecisionQuery.Activated)
         case unknownExperiment(Identifier)
@@ -78,6 +79,8 @@ struct ActivateRequest: Sendable {
         }
     }
 
+    /// The query for the decisions. It looks the subjects up in the datafile that decides, which may be newer than that
+    /// of the request.
     var query: DecisionQuery {
         let activation = DecisionQuery.Subject.activation { [self] datafile in
             subjects(in: datafile).compactMap { if case .known(let subject) = $0 { subject } else { nil } }

@@ -20,13 +20,13 @@ struct BatchEndpoint {
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let batch = try request.withBody { bytes throws(AgentError) in try self.batch(bytes) }
         let origin = RequestOrigin(request)
-        let own = tokenSecret(authorization: request.field("authorization"), apiKey: request.field("x-api-key"))
+        let secret = tokenSecret(authorization: request.field("authorization"), apiKey: request.field("x-api-key"))
         let startedAt = systemWallClock()
         // The size of all previous responses in bytes.
         var bytes = 0
         let responses = try await call.map(batch.indices) { index async -> BatchResponse in
             guard bytes <= BatchResponse.byteLimit else { return BatchResponse(.notDone) }
-            let response = await perform(batch[index], own, origin, call)
+            let response = await perform(batch[index], secret, origin, call)
             bytes += response.json.count
             return BatchResponse(bytes <= BatchResponse.byteLimit ? response : .tooLongTogether)
         }
@@ -34,6 +34,7 @@ struct BatchEndpoint {
             .httpResponse
     }
 
+    /// Parses the operations of a batch.
     private func batch(_ bytes: UnsafeRawBufferPointer) throws(AgentError) -> [BatchOperation] {
         let undecodable = AgentError(.badRequest, "cannot decode the operation body")
         guard !bytes.isEmpty else { throw undecodable }
@@ -60,10 +61,10 @@ struct BatchEndpoint {
     /// Performs one operation of a batch, with its own check of token and scope.
     ///
     /// - Parameters:
-    ///   - own: the secret of the batch, for an operation without a secret of its own.
+    ///   - batchSecret: the secret of the batch, for an operation without a secret of its own.
     ///   - origin: the origin of the batch.
     private func perform(
-        _ requested: BatchOperation, _ own: Substring?, _ origin: RequestOrigin, _ call: Call
+        _ requested: BatchOperation, _ batchSecret: Substring?, _ origin: RequestOrigin, _ call: Call
     ) async -> AgentResponse {
         guard let target = TargetText(requested.url) else { return AgentResponse(.badRequest) }
         let candidates = operations.filter { $0.path.utf8.elementsEqual(target.path.utf8) }
@@ -72,9 +73,10 @@ struct BatchEndpoint {
             return AgentResponse(.methodNotAllowed)
         }
         do {
-            let (authorization, apiKey) = (requested.header("authorization"), requested.header("x-api-key"))
-            let isOwn = authorization == nil && apiKey == nil
-            let secret = isOwn ? own : tokenSecret(authorization: authorization, apiKey: apiKey)
+            let authorization = requested.header("authorization")
+            let apiKey = requested.header("x-api-key")
+            let inheritsSecret = authorization == nil && apiKey == nil
+            let secret = inheritsSecret ? batchSecret : tokenSecret(authorization: authorization, apiKey: apiKey)
             let forwarder = operation.isAnsweredByEdges ? nil : self.forwarder
             // Only the upstream checks the caller of a forwarded operation.
             let token = forwarder == nil ? try admit(secret, to: operation, of: origin).token : nil
@@ -90,6 +92,7 @@ struct BatchEndpoint {
         }
     }
 
+    /// Checks the token of one operation.
     private func admit(
         _ secret: Substring?, to operation: AgentOperation, of origin: RequestOrigin
     ) throws(AgentError) -> Admission {

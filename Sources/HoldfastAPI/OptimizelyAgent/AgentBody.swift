@@ -53,11 +53,13 @@ struct AgentBody {
         }
     }
 
+    /// Returns a member by its name, or else by its name in another case; `nil` if it is absent or null.
     private func member(_ name: String) -> JSONValue? {
         guard let value = object[name] ?? memberIgnoringCase(name), !value.isNull else { return .none }
         return value
     }
 
+    /// Returns the last match, which is the one that Go keeps.
     private func memberIgnoringCase(_ name: String) -> JSONValue? {
         object.members.last { member in
             member.key.utf8.count == name.utf8.count
@@ -76,6 +78,7 @@ struct AgentBody {
         return text
     }
 
+    /// Returns an object; `nil` if it is absent.
     func object(_ name: String) throws(AgentError) -> JSONObject? {
         guard let value = member(name) else { return nil }
         guard let object = value.object else { throw .malformedBody }
@@ -89,6 +92,7 @@ struct AgentBody {
         return list
     }
 
+    /// Returns an array of strings; empty if it is absent. As in Go, a null element is an empty string.
     func texts(_ name: String) throws(AgentError) -> [String] {
         var texts: [String] = []
         for element in try list(name) {
@@ -98,7 +102,7 @@ struct AgentBody {
         return texts
     }
 
-    /// Returns an object of strings; empty if it is absent.
+    /// Returns an object of strings; empty if it is absent. As in Go, a null member is an empty string.
     func textMap(_ name: String) throws(AgentError) -> [(name: String, value: String)] {
         var texts: [(name: String, value: String)] = []
         for member in try object(name) ?? JSONObject() {
@@ -116,8 +120,10 @@ struct AgentBody {
     }
 }
 
+// MARK: - Members of several operations
+
 extension AgentBody {
-    /// Returns the user id.
+    /// Returns a text as a user id.
     ///
     /// - Throws: 400 if it cannot be stored.
     static func check(userID text: String) throws(AgentError) -> Identifier {

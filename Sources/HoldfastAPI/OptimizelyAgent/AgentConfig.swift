@@ -4,13 +4,41 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// Encodes the configuration of a project in the format of the Agent.
+/// `GET /v1/config`: the experiments, flags, attributes, audiences and events of the active datafile, in the format of
+/// the SDKs' configuration.
+///
+/// Belongs to one event loop.
+final class ConfigEndpoint {
+    /// The last response for each SDK key, with the version of its datafile.
+    private var responses: [String: (version: Int64, response: AgentResponse)] = [:]
+
+    func get(_ request: AgentRequest) -> AgentResponse {
+        let project = request.project
+        if let known = responses[project.sdkKey], known.version == project.version { return known.response }
+        var encoder = ConfigEncoder(project.datafile)
+        encoder.appendConfig()
+        let response = AgentResponse(.ok, encoder.writer)
+        responses[project.sdkKey] = (project.version, response)
+        return response
+    }
+}
+
+/// `GET /v1/datafile`: the active datafile, byte for byte as it was uploaded, with an ETag.
+struct AgentDatafileEndpoint {
+    func get(_ request: AgentRequest) -> AgentResponse {
+        AgentResponse(unchanged: request.project.content, entityTag: request.project.entityTag)
+    }
+}
+
+/// Encodes the configuration of a project in the format of the Agent, in which experiments and variables repeat below
+/// each flag that uses them.
 struct ConfigEncoder {
     var writer = JSONWriter()
     private let datafile: Datafile
     private let audiences: AudienceTexts
     /// The first flag that uses an experiment, by the experiment's id.
     private let flagOfExperiment: [Identifier: Flag]
+    /// The variables of all flags, by id.
     private let variables: [Identifier: Variable]
 
     init(_ datafile: Datafile) {
@@ -22,6 +50,7 @@ struct ConfigEncoder {
             datafile.flags.flatMap(\.variables).map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
     }
 
+    /// Writes the whole configuration.
     mutating func appendConfig() {
         writer.beginObject()
         writer.member("environmentKey", datafile.environmentKey ?? "")
@@ -150,117 +179,5 @@ extension ConfigEncoder {
             writer.endObject()
         }
         writer.endArray()
-    }
-}
-
-/// `GET /v1/config`: the experiments, flags, attributes, audiences and events of the active datafile, in the format of
-/// the SDKs' configuration.
-///
-/// Belongs to one event loop.
-final class ConfigEndpoint {
-    /// The last response for each SDK key, with the version of its datafile.
-    private var responses: [String: (version: Int64, response: AgentResponse)] = [:]
-
-    func get(_ request: AgentRequest) -> AgentResponse {
-        let project = request.project
-        if let known = responses[project.sdkKey], known.version == project.version { return known.response }
-        var encoder = ConfigEncoder(project.datafile)
-        encoder.appendConfig()
-        let response = AgentResponse(.ok, encoder.writer)
-        responses[project.sdkKey] = (project.version, response)
-        return response
-    }
-}
-
-/// `GET /v1/datafile`: the active datafile, byte for byte as it was uploaded, with an ETag.
-struct AgentDatafileEndpoint {
-    func get(_ request: AgentRequest) -> AgentResponse {
-        AgentResponse(unchanged: request.project.content, entityTag: request.project.entityTag)
-    }
-}
-
-/// The audiences of a project, as `GET /v1/config` describes them.
-struct AudienceTexts {
-    /// The audiences in the format of the datafile, with `typedAudiences` first.
-    private let audiences: [(id: String, name: String, conditions: JSONValue)]
-    private let names: [Identifier: String]
-    /// The `audienceConditions` that are arrays, by experiment id. The Agent does not describe `audienceIds` either.
-    private let conditions: [Identifier: [JSONValue]]
-
-    init(_ datafile: Datafile) {
-        let source = datafile.source
-        var audiences: [(id: String, name: String, conditions: JSONValue)] = []
-        var names: [Identifier: String] = [:]
-        for audience in source.objects("typedAudiences") + source.objects("audiences") {
-            let id = audience["id"]?.string ?? ""
-            guard id != "$opt_dummy_audience", names[Identifier(id)] == nil else { continue }
-            let name = audience["name"]?.string ?? ""
-            names[Identifier(id)] = name
-            audiences.append((id, name, audience["conditions"] ?? .null))
-        }
-        self.audiences = audiences
-        self.names = names
-        let holders = [source] + (source.objects("groups") + source.objects("rollouts")).map { .object($0) }
-        var conditions: [Identifier: [JSONValue]] = [:]
-        for experiment in holders.flatMap({ $0.objects("experiments") }) {
-            guard let id = experiment["id"]?.string, let list = experiment["audienceConditions"]?.array else {
-                continue
-            }
-            conditions[Identifier(id)] = list
-        }
-        self.conditions = conditions
-    }
-
-    /// Describes an audience, such as `"Gold" AND ("US" OR "Canada")`; empty for an experiment without conditions.
-    func text(of experiment: Experiment) -> String {
-        conditions[experiment.id].map { text($0) } ?? ""
-    }
-
-    private func text(_ list: [JSONValue]) -> String {
-        var text = ""
-        var operation = "OR"
-        for element in list {
-            let operand: String
-            switch element {
-            case .string("and"), .string("or"), .string("not"):
-                operation = element.string?.uppercased() ?? operation
-                continue
-            case .string(let id): operand = JSONWriter.quoted(names[Identifier(id)] ?? id)
-            case .array(let elements): operand = "(\(self.text(elements)))"
-            default: continue
-            }
-            if !text.isEmpty {
-                text += " \(operation) \(operand)"
-            } else {
-                text = operation == "NOT" ? "NOT \(operand)" : operand
-            }
-        }
-        return text
-    }
-
-    func appendList(to writer: inout JSONWriter) {
-        writer.key("audiences")
-        writer.beginArray()
-        for audience in audiences {
-            writer.beginObject()
-            writer.member("id", audience.id)
-            writer.member("name", audience.name)
-            let text = String(decoding: audience.conditions.encoded(sortingKeys: true), as: UTF8.self)
-            writer.member("conditions", audience.conditions.string ?? text)
-            writer.endObject()
-        }
-        writer.endArray()
-    }
-}
-
-extension JSONValue {
-    fileprivate func objects(_ key: String) -> [JSONObject] {
-        object?.objects(key) ?? []
-    }
-}
-
-extension JSONObject {
-    fileprivate func objects(_ key: String) -> [JSONObject] {
-        self[key]?.array?.compactMap(\.object) ?? []
     }
 }

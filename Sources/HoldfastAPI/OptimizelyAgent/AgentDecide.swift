@@ -26,6 +26,9 @@ struct DecideEndpoint {
         }
     }
 
+    /// Parses a request.
+    ///
+    /// - Throws: ``AgentError/undefined`` if it names an unknown flag that another server may just have defined.
     private static func input(_ request: AgentRequest) throws(AgentError) -> DecideRequest {
         let input = try DecideRequest(request)
         if !request.isUpToDate, input.flagKeys.contains(where: { request.project.datafile.flag(key: $0) == nil }) {
@@ -34,6 +37,7 @@ struct DecideEndpoint {
         return input
     }
 
+    /// Returns the response to a request, and notifies the listeners of its decisions.
     private func response(_ decisions: Decisions, to input: DecideRequest) -> AgentResponse {
         notifications.send(decisions, to: input.query)
         let datafile = decisions.project.datafile
@@ -79,7 +83,12 @@ struct DecideRequest: Sendable {
         let anonymousID = try body.anonymousID(mayNameAny: request.caller.mayNameAnyUser)
 
         let keys = request.query.values("keys").map { Identifier($0) }
-        form = keys.isEmpty ? .all : keys.count == 1 ? .one : .several
+        form =
+            switch keys.count {
+            case 0: .all
+            case 1: .one
+            default: .several
+            }
         var seen: Set<Identifier> = []
         flagKeys = keys.filter { seen.insert($0).inserted }
         var options = try Self.options(optionNames)
@@ -89,7 +98,8 @@ struct DecideRequest: Sendable {
             for: user, anonymousID: anonymousID, form == .all ? .allFlags : .flags(flagKeys), options: options)
     }
 
-    /// Options for the cache of contextual bandits. They have no effect, because variations of this server are sticky.
+    /// Options for the cache of contextual bandits. They have no effect here, because the variations of this server are
+    /// sticky.
     private static let withoutEffect: Set = ["IGNORE_CMAB_CACHE", "RESET_CMAB_CACHE", "INVALIDATE_USER_CMAB_CACHE"]
 
     private static func options(_ names: [String]) throws(AgentError) -> DecideOptions {
@@ -172,6 +182,8 @@ struct DecisionEncoder {
     }
 }
 
+// MARK: - Go's format of JSON
+
 extension JSONWriter {
     /// Writes a value in Go's format, in which whole numbers have no fraction.
     mutating func agentValue(_ value: JSONValue) {
@@ -188,6 +200,7 @@ extension JSONWriter {
         }
     }
 
+    /// Writes an object whose values are in Go's format.
     mutating func agentObject(_ object: JSONObject) {
         beginObject()
         for member in object {
@@ -208,9 +221,7 @@ extension JSONWriter {
         }
         endObject()
     }
-}
 
-extension JSONWriter {
     /// Returns a text in double quotes, for messages.
     static func quoted(_ text: String) -> String {
         var writer = JSONWriter()

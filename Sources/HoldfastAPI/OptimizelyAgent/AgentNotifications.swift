@@ -4,7 +4,8 @@ import HoldfastCore
 import JSON
 internal import Synchronization
 
-/// The listeners of the Agent's notifications about decisions and events of this process.
+/// Sends the Agent's notifications about decisions and events of this process to its listeners, the open streams of
+/// ``AgentNotificationsEndpoint``. Thread-safe: handlers of all event loops send.
 final class AgentNotifications: Sendable {
     enum Kind: String, CaseIterable {
         case decision, track
@@ -17,6 +18,7 @@ final class AgentNotifications: Sendable {
         /// Whether lines of JSON are sent in place of server-sent events.
         let isRaw: Bool
 
+        /// Returns a notification as the stream has it.
         func event(_ json: [UInt8]) -> [UInt8] {
             isRaw ? json + Array("\n".utf8) : Array("data: ".utf8) + json + Array("\n\n".utf8)
         }
@@ -32,6 +34,7 @@ final class AgentNotifications: Sendable {
     /// Whether there may be a listener. Without one, a decision only reads this flag.
     private let isUsed = Atomic(false)
 
+    /// Adds a listener. It is removed after its stream was closed.
     func add(_ stream: ChangeStream, sdkKey: String, _ format: Format) {
         listeners.withLock { $0.append(Listener(stream: stream, sdkKey: sdkKey, format: format)) }
         isUsed.store(true, ordering: .relaxed)
@@ -66,9 +69,9 @@ struct AgentNotificationsEndpoint {
 
     func get(_ request: borrowing Request, _ call: Call) throws -> Response {
         let input = try AgentRequest(request, call, projects)
-        let left = input.query.values("filter").compactMap { AgentNotifications.Kind(rawValue: $0) }
+        let excluded = input.query.values("filter").compactMap { AgentNotifications.Kind(rawValue: $0) }
         let format = AgentNotifications.Format(
-            kinds: Set(AgentNotifications.Kind.allCases).subtracting(left), isRaw: input.query.value("raw") != nil)
+            kinds: Set(AgentNotifications.Kind.allCases).subtracting(excluded), isRaw: input.query.value("raw") != nil)
         let project = input.project
         // Like the Agent, does not notify of the datafile that is active at the beginning.
         let stream = try feed.open(sdkKey: project.sdkKey, for: call.access, knownVersion: project.version) {
@@ -79,7 +82,7 @@ struct AgentNotificationsEndpoint {
     }
 }
 
-// MARK: The notifications; their members have the names of the Agent's Go structs
+// MARK: - The notifications, whose members have the names of the Agent's Go structs
 
 extension AgentNotifications.Format {
     /// Returns the notification of a new datafile; empty if the client excludes this kind.
@@ -95,6 +98,7 @@ extension AgentNotifications.Format {
 }
 
 extension AgentNotifications {
+    /// Sends the decisions of `/v1/decide`.
     func send(_ decisions: Decisions, to query: DecisionQuery) {
         guard isUsed.load(ordering: .relaxed) else { return }
         let datafile = decisions.project.datafile
@@ -150,7 +154,9 @@ extension AgentNotifications {
         }
     }
 
-    /// - Parameter event: an event of the datafile. The Agent ignores other events.
+    /// Sends a goal of `/v1/track`.
+    ///
+    /// - Parameter event: the event of the datafile. Like the Agent, this server does not notify of other events.
     func send(_ event: Event, by user: User, tags: JSONObject, in project: Project) {
         send(.track, of: project) { writer in
             writer.beginObject()
@@ -191,6 +197,9 @@ extension AgentNotifications {
 }
 
 extension JSONWriter {
+    /// Writes a notification about a decision.
+    ///
+    /// - Parameter content: writes the members of `DecisionInfo`.
     fileprivate mutating func decision(_ type: String, by user: User, _ content: (inout JSONWriter) -> Void) {
         beginObject()
         member("Type", type)

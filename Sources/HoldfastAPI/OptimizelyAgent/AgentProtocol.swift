@@ -3,6 +3,8 @@ import HoldfastCore
 import Storage
 
 /// The API of Optimizely Agent: the same paths, names, statuses and JSON. Errors are `{"error":"…"}`.
+///
+/// Each operation is a handler of an ``AgentRequest``, so that it can be called alone or in a batch.
 struct AgentProtocol: WireProtocol {
     let routes: [APIRoute]
     let pathPrefixes: [String]

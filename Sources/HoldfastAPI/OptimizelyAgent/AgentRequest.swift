@@ -21,11 +21,12 @@ struct AgentQuery {
         self.items = items
     }
 
+    /// Returns all values of a parameter.
     func values(_ name: String) -> [String] {
         items.filter { $0.name.utf8.elementsEqual(name.utf8) }.map(\.value)
     }
 
-    /// Returns the first value.
+    /// Returns the first value of a parameter.
     func value(_ name: String) -> String? {
         items.first { $0.name.utf8.elementsEqual(name.utf8) }?.value
     }
@@ -60,7 +61,11 @@ extension ProjectView {
         }
         guard (try? SDKKey.check(sdkKey)) != nil else { throw AgentError(.badRequest, "sdkKey failed validation") }
         if let project = project(sdkKey) ?? project(String(sdkKey.prefix { $0 != ":" })) {
-            do throws(CoreError) { try access.check(project.sdkKey) } catch { throw AgentError(error) }
+            do throws(CoreError) {
+                try access.check(project.sdkKey)
+            } catch {
+                throw AgentError(error)
+            }
             return project
         }
         throw AgentError(
@@ -77,6 +82,7 @@ struct AgentOperation {
     let path: String
     let scope: Token.Scope
     let perform: Handler
+    /// See ``init(_:_:scope:_:callback:)``.
     private let callback: ((AgentRequest, Call) throws -> Void)?
 
     /// ``APIRoute/isAnsweredByEdges``
@@ -94,6 +100,7 @@ struct AgentOperation {
         self.callback = callback
     }
 
+    /// Returns the route for requests that are not part of a batch.
     func route(_ projects: ProjectView) -> APIRoute {
         guard let callback else {
             return APIRoute(method, path, scope: .token(scope), readsQuery: true) { request, call async throws in

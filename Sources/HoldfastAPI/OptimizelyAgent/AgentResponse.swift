@@ -19,8 +19,8 @@ struct AgentError: DefinitionError {
         fields = []
     }
 
-    /// Throw this before responding that a key is unknown: if another server may have defined it, the route reads the
-    /// definitions and calls the handler again.
+    /// The error to throw before responding that a key is unknown. Another server may have defined the key, so the
+    /// route reads the definitions and calls the handler again.
     static let undefined = AgentError(.notFound, "a key is unknown", mayBeStale: true)
 
     init(_ problem: Problem) {
@@ -88,6 +88,7 @@ struct AgentResponse: Sendable {
         self.fields = fields
     }
 
+    /// The response to a request that is not part of a batch.
     var httpResponse: Response {
         guard !json.isEmpty else { return Response(status) }
         var response = Response(

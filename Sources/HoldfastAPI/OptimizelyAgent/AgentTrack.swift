@@ -6,10 +6,11 @@ import JSON
 import Storage
 import Synchronization
 
-/// `POST /v1/track`: records that a user reached a goal, which is the event's key. Unlike with the Agent, the datafile
-/// need not declare the event, because experiments created over HTTP have no declared events. If the datafile declares
-/// events but not this one, the event is recorded, and the response has the Agent's error, because the key may be
-/// misspelt. Responds when the event is durable.
+/// `POST /v1/track`: records that a user reached a goal, which is the event's key. Responds when the event is durable.
+///
+/// Unlike with the Agent, the datafile need not declare the event, because experiments created over HTTP have no
+/// declared events. If the datafile declares events but not this one, the event is recorded, and the response has the
+/// Agent's error, because the key may be misspelt.
 struct TrackEndpoint {
     let services: Services
 
@@ -38,7 +39,8 @@ struct TrackEndpoint {
         }
         if amount.fault != nil { services.ignoredAmounts.add(1, ordering: .relaxed) }
         let ignored = amount.fault.map { "\($0.detail), at \($0.pointer ?? []); the event counts without it" }
-        return Self.response(userID, key, error: datafile.events.isEmpty ? ignored : notFound ?? ignored)
+        let undeclared = datafile.events.isEmpty ? nil : notFound
+        return Self.response(userID, key, error: undeclared ?? ignored)
     }
 
     /// Returns the user id, which may be empty: the Agent accepts events without a user.

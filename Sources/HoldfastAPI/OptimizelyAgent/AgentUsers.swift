@@ -10,9 +10,21 @@ import Storage
 struct AgentProfileEndpoints {
     let store: any StoreSession
 
+    /// `POST /v1/lookup`
     func lookUp(_ request: AgentRequest) async throws -> AgentResponse {
         let userID = try request.body.userID()
         return Self.response(userID, try await completed { store.profile(of: userID, $0) })
+    }
+
+    /// `POST /v1/save`
+    func save(_ request: AgentRequest) async throws -> AgentResponse {
+        let map = try request.body.object("experimentBucketMap")
+        let userID = try request.body.userID()
+        guard let map else { throw AgentError(.badRequest, "missing \"experimentBucketMap\" in request payload") }
+        let profile = ProfileInput(userID: userID, assignments: try Self.assignments(map))
+        let change = profile.change(onConflict: .replace)
+        _ = try await completed { store.submit(change, $0) }
+        return AgentResponse(.ok)
     }
 
     private static func response(_ userID: Identifier, _ profile: ProfileRecord?) -> AgentResponse {
@@ -32,16 +44,6 @@ struct AgentProfileEndpoints {
         writer.endObject()
         writer.endObject()
         return AgentResponse(.ok, writer)
-    }
-
-    func save(_ request: AgentRequest) async throws -> AgentResponse {
-        let map = try request.body.object("experimentBucketMap")
-        let userID = try request.body.userID()
-        guard let map else { throw AgentError(.badRequest, "missing \"experimentBucketMap\" in request payload") }
-        let profile = ProfileInput(userID: userID, assignments: try Self.assignments(map))
-        let change = profile.change(onConflict: .replace)
-        _ = try await completed { store.submit(change, $0) }
-        return AgentResponse(.ok)
     }
 
     private static func assignments(_ map: JSONObject) throws(AgentError) -> ExperimentBucketMap {
@@ -74,6 +76,7 @@ struct OverrideEndpoint {
     }
 }
 
+/// The request of `POST /v1/override`.
 private struct OverrideRequest: Sendable {
     let userID: Identifier
     let experimentKey: Identifier
@@ -81,15 +84,15 @@ private struct OverrideRequest: Sendable {
     let variationKey: Identifier?
 
     init(_ body: AgentBody) throws(AgentError) {
-        let texts = (
-            user: try body.text("userId"), experiment: try body.text("experimentKey"),
-            variation: try body.text("variationKey")
-        )
-        guard !texts.user.isEmpty else { throw AgentError(.badRequest, "userId cannot be empty") }
-        guard !texts.experiment.isEmpty else { throw AgentError(.badRequest, "experimentKey cannot be empty") }
-        userID = try AgentBody.check(userID: texts.user)
-        experimentKey = Identifier(texts.experiment)
-        variationKey = texts.variation.isEmpty ? nil : Identifier(texts.variation)
+        // All members are read before any is checked, as the Agent decodes the body first.
+        let user = try body.text("userId")
+        let experiment = try body.text("experimentKey")
+        let variation = try body.text("variationKey")
+        guard !user.isEmpty else { throw AgentError(.badRequest, "userId cannot be empty") }
+        guard !experiment.isEmpty else { throw AgentError(.badRequest, "experimentKey cannot be empty") }
+        userID = try AgentBody.check(userID: user)
+        experimentKey = Identifier(experiment)
+        variationKey = variation.isEmpty ? nil : Identifier(variation)
     }
 
     /// Returns a warning if the datafile lacks the experiment or the variation. The override is stored in any case, for
@@ -102,6 +105,7 @@ private struct OverrideRequest: Sendable {
         return experiment.variation(key: variationKey) == nil ? "variationKey not found in configuration" : nil
     }
 
+    /// - Parameter former: the variation that was forced before; `nil` if none was.
     func response(_ former: Identifier?, _ warning: String?) -> AgentResponse {
         var messages: [String] = []
         if variationKey == nil {

@@ -34,9 +34,9 @@ struct SDKDatafileEndpoint {
     let services: Services
     let projects: ProjectView
 
-    /// The time in milliseconds after which the response has the time of the activation as its date. Dates have a
-    /// precision of seconds: if two datafiles were activated within one second, a client would never get the second
-    /// one. This time is longer than a server takes to notice the activation by another server.
+    /// The time after an activation during which responses do not have its time as their date. Dates have a precision
+    /// of seconds: if two datafiles were activated within one second, a client would never get the second one. This
+    /// time is longer than a server takes to notice the activation by another server.
     private static let settlingTime = TimeSpan.seconds(2)
 
     /// Responds with 304 if the client has the datafile, by `If-None-Match` or by `If-Modified-Since`. The Python SDK
@@ -46,7 +46,7 @@ struct SDKDatafileEndpoint {
             throw CoreError(.invalid, "the SDK key in the path must be UTF-8")
         }
         let project = try projects.project(named: sdkKey, for: call.access)
-        // Clients send exactly the date that they have received.
+        // A client sends the date that it has received, which may be from before or after the settling time.
         let early = Self.date(of: project.contentHash)
         let settled =
             project.storedAt + Self.settlingTime <= services.store.clock.now()

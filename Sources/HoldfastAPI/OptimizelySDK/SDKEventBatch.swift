@@ -8,6 +8,9 @@ import Storage
 /// The payload of the SDKs' event processors: visitors, each with snapshots of decisions and of events.
 ///
 /// Unknown members are ignored, as the published contract requires. A fault of one event does not affect the others.
+///
+/// An SDK reports a decision and the time of its effect apart: a snapshot lists decisions, and its events
+/// `campaign_activated` name the campaigns of those that took effect. All other events are goals.
 struct SDKEventBatch {
     typealias Events = [Result<UserEvent, CoreError>]
 
@@ -17,6 +20,7 @@ struct SDKEventBatch {
     private let now: Instant
     /// The size in bytes of the visitors' attributes in the details of all previous events.
     private var attributeBytes = 0
+    /// The faults of amounts that were ignored since the last call of ``takeIgnoredAmounts()``.
     private var ignoredAmounts: [CoreError] = []
 
     /// The maximum of ``attributeBytes``. Each event has the attributes of its visitor in its detail, and a visitor may
@@ -65,7 +69,7 @@ struct SDKEventBatch {
         return events
     }
 
-    /// Returns what is wrong with the amounts of the visitors so far that were ignored, once.
+    /// Returns the faults of amounts that were ignored since the last call.
     mutating func takeIgnoredAmounts() -> [CoreError] {
         defer { ignoredAmounts = [] }
         return ignoredAmounts
@@ -78,8 +82,8 @@ struct SDKEventBatch {
         let attributes: [UInt8]
     }
 
-    /// Writes the attributes into the detail of an event; `null` beyond the limit.
-    private mutating func append(_ visitor: Visitor, to payload: inout JSONWriter) {
+    /// Writes a visitor's attributes into the detail of an event; `null` beyond the limit.
+    private mutating func appendAttributes(of visitor: Visitor, to payload: inout JSONWriter) {
         attributeBytes += visitor.attributes.count
         payload.key("attributes")
         if attributeBytes <= Self.attributeLimit { payload.raw(visitor.attributes) } else { payload.null() }
@@ -95,6 +99,7 @@ struct SDKEventBatch {
         return attributes
     }
 
+    /// Appends the events of a snapshot: first its goals, then the exposures of its decisions.
     private mutating func append(
         _ snapshot: JSONValue, of visitor: Visitor, at place: JSONPointer, to events: inout Events
     ) throws(CoreError) {
@@ -117,8 +122,8 @@ struct SDKEventBatch {
         append(activations, of: visitor, in: place, to: &events)
     }
 
-    /// Returns the `timestamp`; the current time if it is absent or ahead, because the
-    /// clock of a phone may be wrong, and the protocol cannot report that.
+    /// Returns the `timestamp`; the current time if it is absent or ahead, because the clock of a phone may be wrong,
+    /// and the protocol cannot report that.
     private func happenedAt(_ event: JSONObject, at place: JSONPointer) throws(CoreError) -> Instant {
         guard let value = event["timestamp"], !value.isNull else { return now }
         guard let milliseconds = value.integer ?? value.double.flatMap({ Int64(exactly: $0.rounded()) }) else {
@@ -139,12 +144,16 @@ struct SDKEventBatch {
 // MARK: - Impressions and conversions
 
 extension SDKEventBatch {
-    /// The decisions of a snapshot, and when each first took effect: at the first event that activates its campaign, or
-    /// that activates a campaign of no decision. Repeated events do not add exposures.
+    /// The decisions of a snapshot, and when each first took effect.
+    ///
+    /// An event activates the decisions of the campaign that it names. An event that names the campaign of no decision
+    /// activates all of them. Repeated events do not add exposures.
     private struct Activations {
         let decisions: [JSONValue]
         private let campaigns: Set<[UInt8]>
+        /// The first activation of each campaign.
         private var times: [[UInt8]: Instant] = [:]
+        /// The first activation of all decisions.
         private var timeOfAll: Instant?
 
         init(of decisions: [JSONValue]) {
@@ -152,9 +161,10 @@ extension SDKEventBatch {
             campaigns = Set(decisions.map { Self.key($0.object?["campaign_id"]) })
         }
 
-        /// Values are compared by their JSON. An absent value equals only an absent one.
+        /// Returns the id of a campaign for comparisons: its JSON, which is empty for an absent id.
         private static func key(_ value: JSONValue?) -> [UInt8] { value?.encoded() ?? [] }
 
+        /// Adds an event `campaign_activated`.
         mutating func add(_ event: JSONObject, at time: Instant) {
             let campaign = Self.key(event["entity_id"])
             if campaigns.contains(campaign) {
@@ -164,12 +174,13 @@ extension SDKEventBatch {
             }
         }
 
-        /// - Returns: `nil` if no event activates the decision.
+        /// Returns when a decision took effect; `nil` if no event activates it.
         func time(of decision: JSONValue) -> Instant? {
             [times[Self.key(decision.object?["campaign_id"])], timeOfAll].compactMap(\.self).min()
         }
     }
 
+    /// Appends the exposures of the decisions that took effect.
     private mutating func append(
         _ activations: Activations, of visitor: Visitor, in snapshot: JSONPointer, to events: inout Events
     ) {
@@ -178,7 +189,8 @@ extension SDKEventBatch {
             let place = snapshot.appending("decisions").appending(index)
             do throws(CoreError) {
                 let decision = try decision.payload("a decision", at: place)
-                // A delivery to everyone else is not an experiment.
+                // Without an experiment id, a decision is of a holdout, or of a delivery to everyone else, which is not
+                // an experiment.
                 let reportedID = try decision.optionalText("experiment_id", in: place) ?? ""
                 guard let experimentID = reportedID.isEmpty ? holdoutID(of: decision) : reportedID else { continue }
                 guard !projects.contains(where: { $0.delivers(experimentID: Identifier(experimentID)) }) else {
@@ -202,6 +214,7 @@ extension SDKEventBatch {
         return projects.lazy.compactMap { $0.holdoutID(key: Identifier(key)) }.first?.string
     }
 
+    /// Reads a decision as an exposure.
     private mutating func reported(
         _ decision: JSONObject, _ experimentID: String, of visitor: Visitor, _ happenedAt: Instant,
         at place: JSONPointer
@@ -215,7 +228,7 @@ extension SDKEventBatch {
         if let key = name("variation_key") { payload.member("variation_key", key) }
         if let key = name("flag_key") { payload.member("flag_key", key) }
         if let type = name("rule_type") { payload.member("rule_type", type) }
-        if visitor.hasAttributes { append(visitor, to: &payload) }
+        if visitor.hasAttributes { appendAttributes(of: visitor, to: &payload) }
         payload.endObject()
         return ReportedExposure(
             userID: visitor.userID, happenedAt: happenedAt, experimentID: Identifier(experimentID),
@@ -223,6 +236,7 @@ extension SDKEventBatch {
             variationKey: name("variation_key").map { Identifier($0) }, payload: payload.finish())
     }
 
+    /// Reads any other event as a goal.
     private mutating func goal(
         _ event: JSONObject, of visitor: Visitor, _ happenedAt: Instant, at place: JSONPointer
     ) throws(CoreError) -> GoalEvent {
@@ -241,8 +255,8 @@ extension SDKEventBatch {
             payload: payload(event, visitor))
     }
 
-    /// Returns the `value` or else the `revenue`, a whole number of cents. Without them, an SDK found no number in the tags of
-    /// these names: they count as for `/v1/track`.
+    /// Returns the `value`, or else the `revenue`, a whole number of cents. If the event has neither, the SDK found no
+    /// number in the tags of these names; the tags then count as for `/v1/track`.
     private mutating func value(_ event: JSONObject, at place: JSONPointer) throws(CoreError) -> Double {
         guard (event["value"] ?? .null).isNull, (event["revenue"] ?? .null).isNull else {
             return try EventAmount.first(of: ["value", "revenue"], in: event, at: place)
@@ -252,13 +266,14 @@ extension SDKEventBatch {
         return amount.value
     }
 
+    /// Returns the details of a goal that are kept for exports.
     private mutating func payload(_ event: JSONObject, _ visitor: Visitor) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
         if let id = event["entity_id"]?.string { writer.member("event_id", id) }
         if let revenue = event["revenue"]?.integer { writer.member("revenue", revenue) }
         writer.detail("tags", event["tags"]?.object ?? JSONObject())
-        append(visitor, to: &writer)
+        appendAttributes(of: visitor, to: &writer)
         writer.endObject()
         return writer.finish()
     }

@@ -57,6 +57,7 @@ struct SDKPredictionEndpoint {
         return project
     }
 
+    /// Reads the users of the `instances`.
     private func users(of body: JSONValue, _ ruleID: Identifier) throws(CoreError) -> [User] {
         guard let object = body.object else {
             throw CoreError(.invalid, "the body must be an object; got \(body.kind)", at: [])
@@ -83,6 +84,7 @@ struct SDKPredictionEndpoint {
         return users
     }
 
+    /// Returns the id of the decided variation.
     private static func variation(in decisions: Decisions, _ ruleID: Identifier) throws(CoreError) -> Identifier {
         // A newer datafile may lack the experiment.
         guard let decision = decisions.experiments.first else {

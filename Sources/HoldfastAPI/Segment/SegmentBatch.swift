@@ -5,14 +5,14 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `{"batch":[…],"sentAt"?}`, with messages of Segment's specification. Unknown members are ignored, as the published
-/// contract requires.
+/// The body of a request: `{"batch":[…],"sentAt"?}`, with messages of Segment's specification. Unknown members are
+/// ignored, as the published contract requires.
 struct SegmentBatch {
     let messages: [JSONValue]
     /// The projects to which the events may belong. The first one that has an experiment counts.
     private let projects: [Project]
     private let now: Instant
-    /// The lead of the sender's clock; zero without `sentAt`.
+    /// How far the sender's clock is ahead of this server's; zero without `sentAt`.
     private let lead: TimeSpan
 
     private static let place = JSONPointer().appending("batch")
@@ -42,7 +42,7 @@ struct SegmentBatch {
         lead = sentAt.map { $0 - now } ?? .zero
     }
 
-    /// - Returns: the event of a message; `nil` for a message that is not an event, such as `identify`.
+    /// Returns the event of a message; `nil` for a message that is not an event, such as `identify`.
     func event(at index: Int) throws(CoreError) -> UserEvent? {
         let place = Self.place.appending(index)
         guard let message = messages[index].object else {
@@ -81,6 +81,7 @@ struct SegmentBatch {
         return min(corrected, now)
     }
 
+    /// Reads a message of any other event as a goal.
     private func goal(
         _ name: String, _ message: JSONObject, _ properties: JSONObject, of userID: Identifier,
         _ happenedAt: Instant, at place: JSONPointer
@@ -111,19 +112,16 @@ struct SegmentBatch {
         func names(_ members: String...) -> [Identifier] {
             members.compactMap { properties[$0]?.string }.map { Identifier($0) }
         }
-        let (ofExperiment, ofVariation) = (
-            names("experiment_id", "experiment_name"),
-            names("variation_id", "variation_name", "variant_id", "variant_name")
-        )
+        let experimentNames = names("experiment_id", "experiment_name")
+        let variationNames = names("variation_id", "variation_name", "variant_id", "variant_name")
         for project in projects {
-            guard let experiment = ofExperiment.lazy.compactMap(project.datafile.experiment(keyOrID:)).first else {
+            guard let experiment = experimentNames.lazy.compactMap(project.datafile.experiment(keyOrID:)).first else {
                 continue
             }
-            let variation = ofVariation.lazy.compactMap {
-                experiment.variation(id: $0) ?? experiment.variation(key: $0)
+            let variations = variationNames.lazy.compactMap { name in
+                experiment.variation(id: name) ?? experiment.variation(key: name)
             }
-            .first
-            guard let variation else {
+            guard let variation = variations.first else {
                 let known = experiment.variations.prefix(20).map(\.key.string).joined(separator: ", ")
                 throw CoreError(
                     .unprocessable,
@@ -142,7 +140,7 @@ struct SegmentBatch {
         throw CoreError(
             .unprocessable,
             "`experiment_id` or `experiment_name` must be an experiment's key or id; got '"
-                + ofExperiment.map(\.string).joined(separator: "', '") + "'", at: place.appending("experiment_id"),
+                + experimentNames.map(\.string).joined(separator: "', '") + "'", at: place.appending("experiment_id"),
             mayBeStale: true)
     }
 }

@@ -27,13 +27,53 @@ struct UserProfileServiceProtocol: WireProtocol {
     }
 }
 
+/// The handlers of the four routes. They respond by callbacks, without the cost of a task.
 private struct UserProfileServiceEndpoints {
     let store: any StoreSession
 
+    /// `POST /ups/lookup` with the body `{"user_id"}`.
     func postLookup(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         try lookUp(try request.withBody { bytes throws(CoreError) in try Self.userID(bytes) }, call)
     }
 
+    /// `GET /ups/lookup?user_id=`
+    func getLookup(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        try lookUp(try Self.userID(try request.queryOfContract()), call)
+    }
+
+    /// `POST /ups/save` with a profile as the body.
+    func postSave(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let rule = try Request.conflictRule(request.queryOfContract())
+        try save(try request.withBody { bytes throws(CoreError) in try ProfileInput(bytes) }, rule, call)
+    }
+
+    /// `GET /ups/save?user_id=&experiment_bucket_map=`, with the map as JSON.
+    func getSave(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let query = try request.queryOfContract()
+        let rule = try Request.conflictRule(query)
+        let userID = try Self.userID(query)
+        guard let text = query["experiment_bucket_map"] else {
+            throw CoreError(.invalid, "the query parameter `experiment_bucket_map` is required")
+        }
+        let map = try JSONInput.parse(parameter: "experiment_bucket_map", text)
+        try save(ProfileInput(userID: userID, assignments: try ProfileInput.assignments(map)), rule, call)
+    }
+
+    /// Responds with the profile; for a user without one, with an empty map.
+    private func lookUp(_ userID: Identifier, _ call: Call) throws(CoreError) {
+        try call.checkProfile(of: userID)
+        store.profile(of: userID) { result in call.respond(result) { .json(ProfileJSON.encode(userID, $0)) } }
+    }
+
+    /// Merges the assignments into the profile, and responds with the result.
+    private func save(_ body: ProfileInput, _ rule: ProfileChange.ConflictRule, _ call: Call) throws(CoreError) {
+        try call.checkProfile(of: body.userID)
+        store.submit(body.change(onConflict: rule)) { result in
+            call.respond(result) { .json(ProfileJSON.encode(body.userID, $0.profile)) }
+        }
+    }
+
+    /// Reads the user id of a body.
     private static func userID(_ bytes: UnsafeRawBufferPointer) throws(CoreError) -> Identifier {
         let value = try JSONInput.parse(bytes)
         guard let object = value.object else {
@@ -48,48 +88,17 @@ private struct UserProfileServiceEndpoints {
         return try ProfileInput.checkUserID(text, at: ["user_id"])
     }
 
+    /// Reads the user id of a query.
     private static func userID(_ query: [String: String]) throws(CoreError) -> Identifier {
         guard let text = query["user_id"] else {
             throw CoreError(.invalid, "the query parameter `user_id` is required")
         }
         return try ProfileInput.checkUserID(text, at: ["user_id"])
     }
-
-    func getLookup(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        try lookUp(try Self.userID(try request.queryOfContract()), call)
-    }
-
-    /// Responds with the profile; for a user without one, with an empty map.
-    private func lookUp(_ userID: Identifier, _ call: Call) throws(CoreError) {
-        try call.checkProfile(of: userID)
-        store.profile(of: userID) { result in call.respond(result) { .json(ProfileJSON.encode(userID, $0)) } }
-    }
-
-    func postSave(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let rule = try Request.conflictRule(request.queryOfContract())
-        try save(try request.withBody { bytes throws(CoreError) in try ProfileInput(bytes) }, rule, call)
-    }
-
-    func getSave(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let query = try request.queryOfContract()
-        let rule = try Request.conflictRule(query)
-        let userID = try Self.userID(query)
-        guard let text = query["experiment_bucket_map"] else {
-            throw CoreError(.invalid, "the query parameter `experiment_bucket_map` is required")
-        }
-        let map = try JSONInput.parse(parameter: "experiment_bucket_map", text)
-        try save(ProfileInput(userID: userID, assignments: try ProfileInput.assignments(map)), rule, call)
-    }
-
-    private func save(_ body: ProfileInput, _ rule: ProfileChange.ConflictRule, _ call: Call) throws(CoreError) {
-        try call.checkProfile(of: body.userID)
-        store.submit(body.change(onConflict: rule)) { result in
-            call.respond(result) { .json(ProfileJSON.encode(body.userID, $0.profile)) }
-        }
-    }
 }
 
 extension Request {
+    /// Returns the first value of each query parameter. Unlike in other routes, unknown parameters are no error.
     fileprivate func queryOfContract() throws(CoreError) -> [String: String] {
         guard hasQuery else { return [:] }
         guard let items = queryItems() else { throw CoreError(.invalid, "the query must be UTF-8") }

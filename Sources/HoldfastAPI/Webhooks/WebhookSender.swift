@@ -7,62 +7,27 @@ import Logging
 import Storage
 internal import Synchronization
 
-/// A request to the receiver of a webhook.
-public struct WebhookRequest: Sendable {
-    public var url: String
-    public var fields: [String]
-    public var body: [UInt8]
-    /// The time limit for the whole exchange.
-    public var seconds: Double
-    public var allowsPrivateAddresses: Bool
-}
-
-/// The response to a ``WebhookRequest``.
-public struct WebhookResponse: Sendable {
-    /// The status; 0 if there was no response.
-    public var status: Int
-    /// Why there was no response; `nil` if there was one.
-    public var failure: String?
-
-    public init(status: Int, failure: String? = nil) {
-        self.status = status
-        self.failure = failure
-    }
-}
-
-/// The options of sending webhooks.
-public struct WebhookOptions: Sendable {
-    /// Whether receivers may have addresses that are not public, and URLs without TLS.
-    public var allowsPrivateAddresses = false
-    /// The time limit for the response of a receiver, in seconds.
-    public var timeout = 10.0
-    /// The time after the first failure until a webhook is paused, in seconds.
-    public var retryPeriod = 86_400.0
-    /// The URL of the server for browsers, without a slash at the end.
-    public var publicURL: String?
-    /// Makes a request and waits for its response.
-    public var send: (@Sendable (WebhookRequest) -> WebhookResponse)?
-    /// Reads the secrets of a named file, one per line; `nil` if there is no directory of secrets.
-    public var readSecrets: (@Sendable (_ name: String) throws -> [String])?
-
-    public init() {}
-}
-
-/// Sends events to the receivers of webhooks, in order and at least once. If several servers share a database, only one
-/// sends to a webhook at a time.
+/// Sends events to the receivers of webhooks, in order and at least once.
 ///
-/// What happens is read from the audit log, and how far each webhook has come is stored with it. Whoever sends has a claim
-/// in the database, which it renews with each step and which ends by itself. Without webhooks the store is asked every five
-/// seconds.
+/// The events are entries of the audit log, and the position that each webhook has reached is stored with it. A timer
+/// looks for webhooks that are due, and starts a delivery to each. A delivery sends one event after another until there
+/// are no more, or an attempt fails; then the webhook is due again after a delay.
+///
+/// If several servers share a database, only one sends to a webhook at a time: the one that has a claim in the
+/// database. It renews the claim with each event. A claim that is not renewed expires, so another server continues
+/// after a crash.
 public final class WebhookSender: Sendable {
     private struct State {
+        /// The number of intervals since the start, or since ``wake()``.
         var ticks = 0
+        /// The webhooks at the last query.
         var webhooks: [Webhook] = []
         /// The entry up to which a webhook gets no further event, by its key. It may be ahead of the stored position.
         var seen: [String: Int64] = [:]
         /// The time of the event that is being sent, by the key of the webhook, for webhooks to which this process is
         /// sending.
         var sending: [String: Instant] = [:]
+        /// The number of accepted and of failed deliveries of this process, by the key of the webhook.
         var accepted: [String: UInt64] = [:]
         var failed: [String: UInt64] = [:]
         var session: BackgroundSession?
@@ -70,9 +35,12 @@ public final class WebhookSender: Sendable {
 
     /// The maximum number of webhooks to which a process sends at the same time.
     private static let sendLimit = 16
+    /// The number of entries of the audit log that are read at once.
     private static let pageSize = 200
-    /// How many intervals pass between looks for webhooks of other servers, while there is none.
+    /// The number of intervals between queries for webhooks while there is none. Another server may have created one.
     private static let quietTicks = 5
+    /// The maximum delay after a failed attempt, in seconds.
+    private static let longestDelay = 3_600.0
     private static let author = Author(name: "webhooks")
 
     private let store: any Store
@@ -80,7 +48,7 @@ public final class WebhookSender: Sendable {
     private let logger: Logger
     private let timer = RepeatedTask(every: .seconds(1))
     private let state = Mutex(State())
-    /// A test of a webhook waits for its turn, too.
+    /// Runs the requests to receivers, which block. Tests of webhooks use it, too.
     private let sends = LimitedQueue(label: "webhooks", limit: sendLimit, qos: .utility)
     /// Identifies this process in claims.
     private let holder = String(UInt64.random(in: .min ... .max), radix: 16)
@@ -97,7 +65,7 @@ public final class WebhookSender: Sendable {
     public func start() {
         guard let session = try? BackgroundSession(store, label: "webhooks", qos: .utility) else { return }
         state.withLock { $0.session = session }
-        timer.start { [weak self] in await self?.send() }
+        timer.start { [weak self] in await self?.startDeliveries() }
     }
 
     /// Stops sending. Call it before the store is closed.
@@ -126,9 +94,11 @@ public final class WebhookSender: Sendable {
         }
     }
 
+    /// The metrics of one webhook.
     struct Measure {
         let key: String
         let isPaused: Bool
+        /// How long the oldest event has waited for its delivery; 0 if none waits.
         let lagSeconds: Double
         let accepted, failed: UInt64
     }
@@ -149,7 +119,9 @@ public final class WebhookSender: Sendable {
 
     // MARK: Sending
 
-    private func send() async {
+    /// Starts a delivery to each webhook that is due and for which the audit log has an event. The timer calls this
+    /// once an interval.
+    private func startDeliveries() async {
         let (isDue, session) = state.withLock { state in
             defer { state.ticks += 1 }
             return (!state.webhooks.isEmpty || state.ticks % Self.quietTicks == 0, state.session)
@@ -158,8 +130,31 @@ public final class WebhookSender: Sendable {
         guard
             let webhooks = try? await session.run({ session throws(StorageError) in try await session.read(.webhooks) })
         else { return }
+        let due = dueWebhooks(among: webhooks)
+        let places = state.withLock { state in due.map { max($0.state.position, state.seen[$0.key] ?? 0) } }
+        // One query serves all webhooks, from the one that is furthest behind.
+        guard let first = places.min(),
+            let entries = try? await session.run({ session throws(StorageError) in
+                try await session.read(.auditTail(after: first, limit: Self.pageSize))
+            }), !entries.isEmpty
+        else { return }
+        for (webhook, place) in zip(due, places) {
+            guard beginDelivery(to: webhook, after: place, entries) else { continue }
+            session.start { session in
+                do throws(StorageError) {
+                    try await self.deliver(webhook.key, from: place, session)
+                } catch {
+                    // The claim expires, and the next interval tries again. Readiness reports failures of the store.
+                }
+                self.state.withLock { _ = $0.sending.removeValue(forKey: webhook.key) }
+            }
+        }
+    }
+
+    /// Stores the webhooks, and returns those to which this process may send now.
+    private func dueWebhooks(among webhooks: [Webhook]) -> [Webhook] {
         let now = store.clock.now()
-        let due = state.withLock { state in
+        return state.withLock { state in
             state.webhooks = webhooks
             let keys = Set(webhooks.map(\.key))
             state.seen = state.seen.filter { keys.contains($0.key) }
@@ -169,33 +164,22 @@ public final class WebhookSender: Sendable {
                     && state.sending[webhook.key] == nil
             }
         }
-        guard !due.isEmpty else { return }
-        let places = state.withLock { state in due.map { max($0.state.position, state.seen[$0.key] ?? 0) } }
-        guard let first = places.min(),
-            let entries = try? await session.run({ session throws(StorageError) in
-                try await session.read(.auditTail(after: first, limit: Self.pageSize))
-            }), let last = entries.last
-        else { return }
-        for (webhook, place) in zip(due, places) {
-            let next = entries.first { $0.id > place && webhook.definition.wants($0) }
-            let begins = state.withLock { state in
-                guard let next else {
-                    state.seen[webhook.key] = max(place, last.id)
-                    return false
-                }
-                guard state.sending.count < Self.sendLimit else { return false }
-                state.sending[webhook.key] = next.recordedAt
-                return true
+    }
+
+    /// Notes that this process sends to a webhook, if one of the entries is an event for it.
+    ///
+    /// - Parameter place: the entry after which the webhook gets events.
+    /// - Returns: whether the delivery begins. It does not while too many are in progress.
+    private func beginDelivery(to webhook: Webhook, after place: Int64, _ entries: [AuditEntry]) -> Bool {
+        let next = entries.first { $0.id > place && webhook.definition.wants($0) }
+        return state.withLock { state in
+            guard let next else {
+                state.seen[webhook.key] = max(place, entries.last?.id ?? place)
+                return false
             }
-            guard begins else { continue }
-            session.start { session in
-                do throws(StorageError) {
-                    try await self.deliver(webhook.key, from: place, session)
-                } catch {
-                    // The claim expires, and the next interval tries again. Readiness reports failures of the store.
-                }
-                self.state.withLock { _ = $0.sending.removeValue(forKey: webhook.key) }
-            }
+            guard state.sending.count < Self.sendLimit else { return false }
+            state.sending[webhook.key] = next.recordedAt
+            return true
         }
     }
 
@@ -216,16 +200,20 @@ public final class WebhookSender: Sendable {
                 guard !timer.isClosed else { break }
                 state.withLock { $0.sending[key] = entry.recordedAt }
                 guard let next = try await attempt(entry, webhook, session) else { return }
-                (webhook, position) = (next, entry.id)
+                webhook = next
+                position = entry.id
             }
         }
         _ = try await session.write(
             .advanceWebhook(key, by: holder, for: .zero) { [position] state, _ in
                 state.position = position
-                (state.holder, state.heldUntil) = (nil, .epoch)
+                state.holder = nil
+                state.heldUntil = .epoch
             })
     }
 
+    /// Sends an event once, and stores the outcome with the webhook.
+    ///
     /// - Returns: the webhook if the delivery may continue; `nil` if the attempt failed, if another server has the
     ///   claim, or if the webhook was changed.
     private func attempt(
@@ -237,19 +225,37 @@ public final class WebhookSender: Sendable {
             eventID: message.id, event: message.event, attemptedAt: store.clock.now(), status: response.status,
             failure: response.failure)
         guard let failure = response.failure else {
-            state.withLock { $0.accepted[webhook.key, default: 0] += 1 }
-            return try await session.write(
-                .advanceWebhook(webhook.key, by: holder, for: claim) { state, _ in
-                    state.position = entry.id
-                    (state.failures, state.failingSince, state.nextAttempt) = (0, nil, .epoch)
-                    state.pendingSince = nil
-                    state.add(delivery)
-                })
+            return try await storeSuccess(delivery, of: entry, webhook, session)
         }
+        try await storeFailure(failure, delivery, of: entry, webhook, session)
+        return nil
+    }
+
+    private func storeSuccess(
+        _ delivery: Webhook.Delivery, of entry: AuditEntry, _ webhook: Webhook, _ session: any StoreSession
+    ) async throws(StorageError) -> Webhook? {
+        state.withLock { $0.accepted[webhook.key, default: 0] += 1 }
+        return try await session.write(
+            .advanceWebhook(webhook.key, by: holder, for: claim) { state, _ in
+                state.position = entry.id
+                state.failures = 0
+                state.failingSince = nil
+                state.nextAttempt = .epoch
+                state.pendingSince = nil
+                state.add(delivery)
+            })
+    }
+
+    /// Stores when the event is sent again. Pauses the webhook if its receiver has failed for too long, or is gone
+    /// (410).
+    private func storeFailure(
+        _ failure: String, _ delivery: Webhook.Delivery, of entry: AuditEntry, _ webhook: Webhook,
+        _ session: any StoreSession
+    ) async throws(StorageError) {
         state.withLock { $0.failed[webhook.key, default: 0] += 1 }
         let period = TimeSpan(seconds: options.retryPeriod)
         let jitter = Double.random(in: 0.5...1)
-        let isGone = response.status == 410
+        let isGone = delivery.status == 410
         let reason = isGone ? "the receiver responds 410, which means that it is gone" : failure
         let changed = try await session.write(
             .advanceWebhook(
@@ -259,13 +265,15 @@ public final class WebhookSender: Sendable {
                 author: Self.author
             ) { state, now in
                 let since = state.failingSince ?? now
-                (state.failures, state.failingSince) = (state.failures + 1, since)
+                state.failingSince = since
+                state.failures += 1
                 state.pendingSince = entry.recordedAt
                 // 1 s, 2 s, 4 s and so on up to one hour, reduced by up to a half at random.
-                let delay = min(3_600, Double(1 << min(state.failures - 1, 20))) * jitter
+                let delay = min(Self.longestDelay, Double(1 << min(state.failures - 1, 20))) * jitter
                 state.nextAttempt = now + TimeSpan(seconds: delay)
                 if isGone || state.nextAttempt - since > period { state.pause = reason }
-                (state.holder, state.heldUntil) = (nil, .epoch)
+                state.holder = nil
+                state.heldUntil = .epoch
                 state.add(delivery)
             })
         if changed?.state.pause != nil {
@@ -277,7 +285,6 @@ public final class WebhookSender: Sendable {
                 "the receiver of a webhook does not accept an event, which is tried again",
                 metadata: ["webhook": "\(webhook.key)", "reason": "\(failure)"])
         }
-        return nil
     }
 
     /// Sends a message without blocking the caller's executor.
@@ -323,4 +330,54 @@ public final class WebhookSender: Sendable {
             return ([], "\(error)")
         }
     }
+}
+
+extension Webhook.Definition {
+    /// Whether the webhook gets an entry of the audit log.
+    func wants(_ entry: AuditEntry) -> Bool {
+        (sdkKey == nil || sdkKey == entry.sdkKey) && WebhookEvent.names.contains(entry.action)
+            && events.contains { WebhookEvent.matches($0, entry.action) }
+    }
+}
+
+/// A request to the receiver of a webhook.
+public struct WebhookRequest: Sendable {
+    public var url: String
+    /// Header fields, such as `Content-Type: application/json`.
+    public var fields: [String]
+    public var body: [UInt8]
+    /// The time limit for the whole exchange.
+    public var seconds: Double
+    public var allowsPrivateAddresses: Bool
+}
+
+/// The response to a ``WebhookRequest``.
+public struct WebhookResponse: Sendable {
+    /// The status; 0 if there was no response.
+    public var status: Int
+    /// Why there was no response; `nil` if there was one.
+    public var failure: String?
+
+    public init(status: Int, failure: String? = nil) {
+        self.status = status
+        self.failure = failure
+    }
+}
+
+/// The options of sending webhooks.
+public struct WebhookOptions: Sendable {
+    /// Whether receivers may have addresses that are not public, and URLs without TLS.
+    public var allowsPrivateAddresses = false
+    /// The time limit for the response of a receiver, in seconds.
+    public var timeout = 10.0
+    /// The time after the first failure until a webhook is paused, in seconds.
+    public var retryPeriod = 86_400.0
+    /// The URL of the server for browsers, without a slash at the end.
+    public var publicURL: String?
+    /// Makes a request and waits for its response; `nil` if the program cannot send any.
+    public var send: (@Sendable (WebhookRequest) -> WebhookResponse)?
+    /// Reads the secrets of a named file, one per line; `nil` if there is no directory of secrets.
+    public var readSecrets: (@Sendable (_ name: String) throws -> [String])?
+
+    public init() {}
 }

@@ -23,10 +23,13 @@ struct CopyCommand: ParsableCommand {
 
     func run() throws {
         let settings = Settings(environment: ProcessInfo.processInfo.environment)
-        let (source, target) = (try location(from, "from", settings), try location(to, "to", settings))
+        let source = try location(from, "from", settings)
+        let target = try location(to, "to", settings)
         let (reader, writer) = try StoreFactory.copy(from: source, to: target)
         let progress = CopiedRows()
-        let copy = StoreCopy(from: reader, to: writer) { progress.report($0, $1, $2) }
+        let copy = StoreCopy(from: reader, to: writer) { phase, table, rows in
+            progress.report(phase, table, rows)
+        }
         let (written, comparisons) = try copy.run()
         progress.finish()
         for comparison in comparisons { print(line(comparison)) }
@@ -38,6 +41,7 @@ struct CopyCommand: ParsableCommand {
         print("copied \(source) to \(target): both are equal, \(written) rows were written")
     }
 
+    /// Returns the database of an option, or of its environment variable.
     private func location(_ option: String?, _ name: String, _ settings: Settings) throws -> DatabaseLocation {
         var location = DatabaseLocation("")
         try DatabaseOptions.apply(option, name, settings, to: &location)
@@ -45,15 +49,15 @@ struct CopyCommand: ParsableCommand {
         return location
     }
 
-    /// Describes a table as it was read back from both databases.
+    /// Describes a table as it was read back from both databases: its name, its number of rows and their checksum.
     private func line(_ comparison: StoreCopy.Comparison) -> String {
         let name = comparison.table.rawValue.padded(to: 18)
         let sides = comparison.isEqual ? [comparison.source] : [comparison.source, comparison.target]
         let texts = sides.map { side in
-            let digits = String(side.value, radix: 16)
             let rows = String(side.rows)
+            let checksum = String(side.value, radix: 16)
             return String(repeating: " ", count: max(0, 10 - rows.count)) + rows + "  "
-                + String(repeating: "0", count: 16 - digits.count) + digits
+                + String(repeating: "0", count: 16 - checksum.count) + checksum
         }
         return name + texts.joined(separator: " but") + (comparison.isEqual ? "  equal" : "  DIFFERENT")
     }

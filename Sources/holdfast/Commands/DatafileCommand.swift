@@ -36,6 +36,9 @@ struct DatafileCheckCommand: ParsableCommand {
 struct DatafileSource {
     let path: String
 
+    /// Stores the datafiles, and makes them the active ones of their projects.
+    ///
+    /// - Returns: the SDK keys of the projects.
     /// - Throws: ``ConfigurationError`` with the faults of a file, ``Failure`` if the store fails.
     func load(into catalog: ProjectCatalog, sharing: SharePolicy) throws -> [String] {
         var loaded: [String] = []
@@ -57,6 +60,7 @@ struct DatafileSource {
         return loaded
     }
 
+    /// Returns the files that the path names, in the order of their names.
     private func files() throws -> [URL] {
         let url = URL(fileURLWithPath: path)
         guard FileManager.default.fileExists(atPath: path) else { throw Failure("there is no datafile \(path)") }

@@ -24,6 +24,7 @@ struct DefinitionSourceOptions: ParsableArguments {
 
     @OptionGroup var server: ProjectOptions
 
+    /// Returns the definitions of the files, or else of the server.
     func definitions() throws -> DefinitionSet {
         guard file.isEmpty else { return try DefinitionFiles(file).checked().definitions }
         do {
@@ -37,7 +38,9 @@ struct DefinitionSourceOptions: ParsableArguments {
     func unusedFlags(for days: String) throws -> Set<String> {
         guard file.isEmpty else { throw Failure("--unused needs a server; --file names files") }
         let client = try server.client()
-        var (keys, after): (Set<String>, String?) = ([], "")
+        var keys: Set<String> = []
+        // The key after which the next page begins; empty for the first page, `nil` after the last one.
+        var after: String? = ""
         while let start = after {
             let path = "/v1/flags?limit=1000&stale=\(days.percentEncoded)"
             do {
@@ -111,7 +114,6 @@ struct PullCommand: ParsableCommand {
         for member in definitions where member.value != [] { shown[member.key] = member.value }
         return shown.isEmpty ? "" : YAMLWriter.text(.object(shown))
     }
-
 }
 
 extension OpenFile {
@@ -199,6 +201,7 @@ extension DefinitionFiles {
         }
     }
 
+    /// Prints warnings on standard error, with the places that they concern.
     func print(_ warnings: [(pointer: JSONPointer, text: String)]) {
         for warning in describe(warnings.map { JSONFault(pointer: $0.pointer, reason: $0.text) }) {
             OpenFile.printError("warning: \(warning)\n")

@@ -7,7 +7,8 @@ import JSON
 import Storage
 import StorageSQLite
 
-/// Exports records as NDJSON. Each kind has a subcommand.
+/// Exports records as NDJSON. Each kind has a subcommand: those that read a database are in this file, those that ask a
+/// server are in `ServerExportCommands.swift`.
 struct ExportCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "export",
@@ -34,14 +35,15 @@ struct ExportProfilesCommand: ParsableCommand {
     @Flag(help: "Include the source and the times of each assignment.")
     var detail = false
 
-    fileprivate static let page = 1_000
+    /// The number of users that are read at once.
+    fileprivate static let pageSize = 1_000
 
     func run() throws {
         try database.export { session in
             let progress = Progress("exported")
             var last: Identifier?
             repeat {
-                let page = try session.page(after: last, .profiles(after: last, limit: Self.page))
+                let page = try session.page(after: last, .profiles(after: last, limit: Self.pageSize))
                 try ExportCommand.write(
                     page.profiles.flatMap { ProfileLine.encode($0.userID, $0.profile, detail: detail) })
                 progress.add(page.profiles.count)
@@ -65,29 +67,33 @@ struct ExportAttributesCommand: ParsableCommand {
             let schema = try session.projects().schema
             var last: Identifier?
             repeat {
-                let page = try session.page(after: last, .userRecords(after: last, limit: ExportProfilesCommand.page))
+                let page = try session.page(
+                    after: last, .userRecords(after: last, limit: ExportProfilesCommand.pageSize))
                 for line in page.lines.split(separator: UInt8(ascii: "\n")) {
-                    let user = (try JSONParser().parse(Array(line))).object
-                    guard let user, let name = user["user_id"]?.string, let text = user["attributes"]?.string else {
-                        continue
-                    }
-                    guard let bytes = Base64URL.decode(text.utf8) else {
-                        throw Failure("the attributes of '\(name)' cannot be read")
-                    }
-                    let record = try AttributeRecord(stored: bytes, of: Identifier(name))
-                    guard !record.isEmpty else { continue }
-                    var writer = JSONWriter()
-                    writer.beginObject()
-                    writer.member("user_id", name)
-                    writer.key("attributes")
-                    record.append(to: &writer, schema)
-                    writer.endObject()
-                    writer.endLine()
-                    try ExportCommand.write(writer.finish())
+                    if let exported = try Self.line(of: Array(line), schema) { try ExportCommand.write(exported) }
                 }
                 last = page.end
             } while last != nil
         }
+    }
+
+    /// Returns the exported line of a user's record; `nil` if the user has no attributes.
+    private static func line(of stored: [UInt8], _ schema: AttributeSchema) throws -> [UInt8]? {
+        let user = try JSONParser().parse(stored).object
+        guard let user, let name = user["user_id"]?.string, let text = user["attributes"]?.string else { return nil }
+        guard let bytes = Base64URL.decode(text.utf8) else {
+            throw Failure("the attributes of '\(name)' cannot be read")
+        }
+        let record = try AttributeRecord(stored: bytes, of: Identifier(name))
+        guard !record.isEmpty else { return nil }
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("user_id", name)
+        writer.key("attributes")
+        record.append(to: &writer, schema)
+        writer.endObject()
+        writer.endLine()
+        return writer.finish()
     }
 }
 
@@ -120,6 +126,7 @@ struct ExportDefinitionsCommand: ParsableCommand {
 }
 
 extension ExportCommand {
+    /// Writes lines to standard output.
     fileprivate static func write(_ lines: [UInt8]) throws {
         do {
             try OpenFile.standardOutput.write(lines)
@@ -151,6 +158,7 @@ extension DatabaseOptions {
 }
 
 extension BackgroundSession {
+    /// Reads a page. The error tells after which user the export has stopped.
     fileprivate func page<Page: Sendable>(after last: Identifier?, _ query: StoreQuery<Page>) throws(Failure) -> Page {
         do throws(StorageError) {
             return try wait { session, done in session.read(query, done) }
@@ -159,6 +167,7 @@ extension BackgroundSession {
         }
     }
 
+    /// Reads all projects, without their datafiles.
     fileprivate func projects() throws -> ProjectState {
         let state = try wait { $0.read(.projects(ifChangedSince: -1, datafilesAfter: .max), $1) }
         guard let state else { throw Failure("the database has no projects' state") }
@@ -166,102 +175,15 @@ extension BackgroundSession {
     }
 }
 
-/// The destination of an export from a server, and the state at which it continues.
-struct ServerExportOptions: ParsableArguments {
-    @Option(help: .init("The file that keeps how far the export has come.", valueName: "file"))
-    var after: String
-
-    @Option(help: .init("The directory of the files, or - for standard output (default: .).", valueName: "directory"))
-    var directory = "."
-
-    @Option(help: .init("The size at which a file ends (default: 256MiB).", valueName: "size"))
-    var maxBytes: String?
-
-    @Option(help: .init("The age at which a file ends (default: 1h).", valueName: "time"))
-    var every: String?
-
-    @Flag(help: "Wait for what comes next (default: end at what there is).")
-    var follow = false
-
-    @Option(
-        help: .init(
-            "A file for Prometheus's textfile collector that says how far the export is behind (default: none).",
-            valueName: "file"))
-    var metricsFile: String?
-
-    @OptionGroup var server: ServerOptions
-
-    func run(_ kinds: [ExportKind]) throws {
-        let settings = Settings(environment: [:])
-        var (size, time) = (ByteCount(bytes: 256 * ByteCount.MiB), Period(seconds: 3_600))
-        try settings.apply(maxBytes, "max-bytes", in: 1...ByteCount.TiB, to: &size)
-        try settings.apply(every, "every", in: Period(seconds: 1)...Period.longest, to: &time)
-        let files = try ExportFiles(
-            kinds, statePath: after, directory: directory == "-" ? nil : directory, maximumBytes: size.bytes,
-            seconds: time.seconds)
-        let metrics = metricsFile.map { ExportMetrics(path: $0, kinds, follows: follow) }
-        var export = ServerExport(try server.client(), into: files, follows: follow, metrics: metrics)
-        try export.run()
-    }
-}
-
-/// Writes assignments and overrides.
-struct ExportAssignmentsCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "assignments", abstract: "Writes assignments and overrides of a server to files.")
-
-    @OptionGroup var options: ServerExportOptions
-
-    func run() throws { try options.run([.assignments]) }
-}
-
-/// Writes exposures.
-struct ExportExposuresCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "exposures", abstract: "Writes exposures of a server to files.")
-
-    @OptionGroup var options: ServerExportOptions
-
-    func run() throws { try options.run([.exposures]) }
-}
-
-/// Writes goal events.
-struct ExportEventsCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "events", abstract: "Writes goal events of a server to files.")
-
-    @OptionGroup var options: ServerExportOptions
-
-    func run() throws { try options.run([.events]) }
-}
-
-/// Writes the audit log.
-struct ExportAuditCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "audit", abstract: "Writes the audit log of a server to files.")
-
-    @OptionGroup var options: ServerExportOptions
-
-    func run() throws { try options.run([.audit]) }
-}
-
-/// Writes all kinds, each to files of its own.
-struct ExportAllCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "all",
-        abstract: "Writes assignments, exposures, events and the audit log of a server to files.")
-
-    @OptionGroup var options: ServerExportOptions
-
-    func run() throws { try options.run(ExportKind.allCases) }
-}
-
 /// Shows a count on standard error while a long command runs, if that is a terminal.
 final class Progress {
     private let verb: String
     private let isShown = isatty(STDERR_FILENO) == 1
     private var count = 0
+    /// The count that was shown last.
     private var shown = 0
+    /// The number of elements between two updates.
+    private static let step = 10_000
 
     init(_ verb: String) {
         self.verb = verb
@@ -269,7 +191,7 @@ final class Progress {
 
     func add(_ number: Int) {
         count += number
-        guard isShown, count - shown >= 10_000 else { return }
+        guard isShown, count - shown >= Self.step else { return }
         shown = count
         show(end: "\r")
     }

@@ -55,17 +55,17 @@ struct ImportCommand: ParsableCommand {
         defer { session.close() }
         let sink: any ImportSink =
             dryRun ? ImportPreview(session, rules, keep: keep) : ImportedProfiles(session, keep: keep)
-        var unreadable: String?
+        var readFailure: String?
         do throws(Failure) {
             while sink.failure == nil, let bytes = try input.read() {
                 bytes.withUnsafeBytes { bytes in reader.append(bytes) { sink.take($0) } }
             }
             reader.end { sink.take($0) }
         } catch {
-            unreadable = error.description
+            readFailure = error.description
         }
         sink.finish()
-        if let failure = sink.failure ?? unreadable {
+        if let failure = sink.failure ?? readFailure {
             throw Failure("\(failure); \(dryRun ? 0 : sink.imported) \(from.elements) were imported")
         }
         for note in reader.notes { OpenFile.printError("\(note)\n") }
@@ -73,6 +73,7 @@ struct ImportCommand: ParsableCommand {
         if sink.refused > 0 { throw ExitCode(1) }
     }
 
+    /// Checks that the SQLite file exists, or may be created.
     private func expectDatabase(_ path: String) throws {
         let exists = FileManager.default.fileExists(atPath: path)
         // A server or an import migrates an older database; a dry run must not.
@@ -128,17 +129,21 @@ struct ImportFormatOptions: ParsableArguments {
     /// - Throws: ``Failure`` if an option does not apply to the format.
     func check(for source: ImportSource) throws {
         let tables: [ImportSource] = [.csv, .cassandra]
-        let given: [(name: String, isGiven: Bool, formats: [ImportSource])] = [
-            ("header", header != nil, tables), ("column", !column.isEmpty, tables),
-            ("delimiter", delimiter != nil, [.csv]), ("attribute", attribute != nil, [.growthbook]),
-            ("sdk-key", sdkKey != nil, tables + [.growthbook]),
-        ]
-        for option in given where option.isGiven && !option.formats.contains(source) {
-            let formats = option.formats.map { "--from \($0.rawValue)" }.joined(separator: " or ")
-            throw Failure("--\(option.name) must come with \(formats); got --from \(source.rawValue)")
-        }
+        if header != nil { try expect(source, among: tables, for: "header") }
+        if !column.isEmpty { try expect(source, among: tables, for: "column") }
+        if delimiter != nil { try expect(source, among: [.csv], for: "delimiter") }
+        if attribute != nil { try expect(source, among: [.growthbook], for: "attribute") }
+        if sdkKey != nil { try expect(source, among: tables + [.growthbook], for: "sdk-key") }
     }
 
+    private func expect(_ source: ImportSource, among formats: [ImportSource], for option: String) throws {
+        guard !formats.contains(source) else { return }
+        let names = formats.map { "--from \($0.rawValue)" }.joined(separator: " or ")
+        throw Failure("--\(option) must come with \(names); got --from \(source.rawValue)")
+    }
+
+    /// Returns the reader of a format, with the options that apply to it.
+    ///
     /// - Throws: ``Failure`` if the value of an option is invalid.
     func reader(of source: ImportSource, _ catalog: ProjectCatalog) throws -> any ProfileReader {
         do throws(CoreError) {
@@ -155,6 +160,7 @@ struct ImportFormatOptions: ParsableArguments {
         }
     }
 
+    /// Returns the names of the experiments, to which the files of other systems refer.
     private func names(_ catalog: ProjectCatalog) throws(CoreError) -> ExperimentNames {
         try ExperimentNames(catalog.snapshot(), sdkKey: sdkKey)
     }
@@ -193,7 +199,8 @@ struct ImportInput {
     /// - Throws: ``Failure`` if the file cannot be read.
     init(_ file: String?) throws {
         guard let file, file != "-" else {
-            (name, handle) = ("standard input", .standardInput)
+            name = "standard input"
+            handle = .standardInput
             return
         }
         name = file

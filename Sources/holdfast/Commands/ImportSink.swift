@@ -8,11 +8,14 @@ import Synchronization
 
 /// Receives the profiles of an import: stores them, or only compares them.
 protocol ImportSink: AnyObject {
+    /// Processes the next element, unless there was a failure.
     func take(_ element: ImportedElement)
     /// Completes the import, and prints the refusals.
     func finish()
 
+    /// The number of elements that are stored, or would be.
     var imported: Int { get }
+    /// The number of elements that are refused, or would be.
     var refused: Int { get }
     /// Why the import cannot continue; `nil` if it can.
     var failure: String? { get }
@@ -27,7 +30,7 @@ struct Refusals {
     private(set) var count = 0
     private var first: [(place: ImportedElement.Place, reason: String)] = []
 
-    /// Adds a line. The order does not matter, because the store refuses lines later than the parser does.
+    /// Adds a line. Lines may come in any order, because the store refuses lines later than the parser does.
     mutating func add(_ place: ImportedElement.Place, _ reason: String) {
         count += 1
         let index = first.firstIndex { $0.place > place } ?? first.endIndex
@@ -35,6 +38,7 @@ struct Refusals {
         if first.count > Self.limit { first.removeLast() }
     }
 
+    /// Returns the list of refusals for standard error.
     func text(isPreview: Bool = false) -> String {
         let named = first.map { "\($0.place) \(isPreview ? "would be" : "was") refused: \($0.reason)\n" }.joined()
         guard count > first.count else { return named }
@@ -44,6 +48,7 @@ struct Refusals {
 
 /// Stores profiles, many in one transaction.
 final class ImportedProfiles: ImportSink {
+    /// The outcome so far, which the completions of the store update.
     private struct Outcome {
         var imported = 0
         var refusals = Refusals()
@@ -51,7 +56,7 @@ final class ImportedProfiles: ImportSink {
 
         mutating func count(_ result: Result<ProfileChangeResult, StorageError>, of place: ImportedElement.Place) {
             switch result {
-            // The user was erased meanwhile. The result is the same as storing the line just before the erasure.
+            // If the user was erased meanwhile, the result is the same as storing the line just before the erasure.
             case .success, .failure(.erased): imported += 1
             case .failure(let error) where error.concernsOneUser: refusals.add(place, error.description)
             case .failure(let error): failure = failure ?? "\(place): \(error)"
@@ -66,7 +71,8 @@ final class ImportedProfiles: ImportSink {
 
     private let session: BackgroundSession
     private let rule: ProfileChange.ConflictRule
-    private let places = DispatchSemaphore(value: ImportedProfiles.window)
+    /// Counts the groups that may still be submitted.
+    private let freeGroups = DispatchSemaphore(value: ImportedProfiles.window)
     private let outcome = SharedState(Outcome())
     private let progress = Progress("imported")
     private var group: [(place: ImportedElement.Place, change: ProfileChange)] = []
@@ -92,14 +98,14 @@ final class ImportedProfiles: ImportSink {
     }
 
     private func submitGroup() {
-        places.wait()
-        let elements = group.map(\.place)
-        session.run { [changes = group.map(\.change), outcome, places] session in
+        freeGroups.wait()
+        let places = group.map(\.place)
+        session.run { [changes = group.map(\.change), outcome, freeGroups] session in
             session.submit(changes, by: .processUser) { results in
                 outcome.withLock { outcome in
-                    for (place, result) in zip(elements, results) { outcome.count(result, of: place) }
+                    for (place, result) in zip(places, results) { outcome.count(result, of: place) }
                 }
-                places.signal()
+                freeGroups.signal()
             }
         }
         progress.add(group.count)
@@ -108,8 +114,9 @@ final class ImportedProfiles: ImportSink {
 
     func finish() {
         if failure == nil, !group.isEmpty { submitGroup() }
-        for _ in 0..<Self.window { places.wait() }
-        for _ in 0..<Self.window { places.signal() }
+        for _ in 0..<Self.window { freeGroups.wait() }
+        // Dispatch requires that a semaphore has its initial value when it is released.
+        for _ in 0..<Self.window { freeGroups.signal() }
         progress.finish()
         OpenFile.printError(outcome.withLock { $0.refusals.text() })
     }
@@ -165,9 +172,11 @@ final class ImportPreview: ImportSink {
         }
     }
 
+    /// Applies the rules to a profile, and counts what they would do with its assignments.
     private func compare(_ profile: ProfileInput, at place: ImportedElement.Place) {
         do throws(StorageError) {
-            let stored = try session.wait { [userID = profile.userID] session, done in session.profile(of: userID, done)
+            let stored = try session.wait { [userID = profile.userID] session, completion in
+                session.profile(of: userID, completion)
             }
             let now = systemWallClock()
             _ = try rules.apply(profile.change(onConflict: rule), to: stored, at: now)
@@ -188,6 +197,7 @@ final class ImportPreview: ImportSink {
         }
     }
 
+    /// - Parameter isOverride: whether the import restores an override, which replaces a stored one.
     private func count(
         _ entry: ExperimentBucketMap.Entry, _ stored: Assignment?, isOverride: Bool, of userID: Identifier,
         at place: ImportedElement.Place

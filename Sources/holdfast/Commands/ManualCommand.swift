@@ -28,7 +28,7 @@ struct ManualCommand: ParsableCommand {
 }
 
 extension Manual {
-    /// The topics with a line on each.
+    /// The table of contents: the topics by part, each with its summary.
     fileprivate static var contents: String {
         let width = parts.flatMap(\.articles).map(\.topic.count).max() ?? 0
         let lines = parts.flatMap { part in
@@ -39,6 +39,8 @@ extension Manual {
         return ([usage] + lines).joined(separator: "\n")
     }
 
+    /// Returns the article that a person means.
+    ///
     /// - Parameter name: a topic or the beginning of one, in upper or lower case.
     /// - Throws: ``Failure``, which names the nearest topic and how to search, or all topics if none is near.
     fileprivate static func article(near name: String) throws -> Article {
@@ -60,6 +62,8 @@ extension Manual {
         throw Failure("\(required); choose one of \(choices.joined(separator: ", "))")
     }
 
+    /// Returns the results of a search, two lines for each.
+    ///
     /// - Throws: ``Failure`` if no section has all words.
     fileprivate static func findings(of words: String) throws -> String {
         let hits = search(words)

@@ -63,7 +63,9 @@ struct PlanCommand: ParsableCommand {
     var out: String?
 
     func run() throws {
-        let (files, client, query) = (try files.read(), try server.client(), try applying.query())
+        let files = try files.read()
+        let client = try server.client()
+        let query = try applying.query()
         let set = try files.set(withoutIDs: applying.newIds)
         let response = try files.send(set, to: client, "POST", "/v1/definitions/preview", query)
         let plan = DefinitionPlan(response, splitsAnew: applying.newIds)
@@ -75,59 +77,6 @@ struct PlanCommand: ParsableCommand {
         files.print(plan.warnings)
         if let out { try StoredPlan(set.json, plan.basis, query, server.projectKey()).write(to: out) }
         if !plan.isEmpty { throw ExitCode(2) }
-    }
-}
-
-/// A plan in a file, which `holdfast apply` applies if the definitions have not changed since.
-struct StoredPlan {
-    private let object: JSONObject
-    private let path: String
-
-    init(_ definitions: JSONValue, _ basis: String, _ query: [String], _ sdkKey: String?) {
-        var object = JSONObject()
-        object["holdfast_plan"] = 1
-        object["basis"] = .string(basis)
-        object["sdk_key"] = sdkKey.map { .string($0) } ?? .null
-        object["query"] = .array(query.map { .string($0) })
-        object["definitions"] = definitions
-        (self.object, path) = (object, "")
-    }
-
-    /// - Throws: ``Failure`` if the file is not a plan.
-    init(readFrom path: String) throws {
-        let content: [UInt8]
-        do {
-            content = try OpenFile.content(of: path)
-        } catch {
-            throw Failure("\(path) cannot be read: \(error)")
-        }
-        guard let object = (try? JSONParser().parse(content))?.object, object["holdfast_plan"] == 1 else {
-            throw Failure("\(path) must be a plan that 'holdfast plan --out' has written; name definitions with -f")
-        }
-        (self.object, self.path) = (object, path)
-    }
-
-    func write(to path: String) throws {
-        try OpenFile.write(String(decoding: JSONValue.object(object).encoded(), as: UTF8.self) + "\n", to: path)
-    }
-
-    /// - Throws: ``Failure`` if the plan is for another project, or if the definitions have changed since.
-    func apply(to client: ServerClient, sdkKey: String?, moves: String) throws -> JSONValue {
-        let planned = object["sdk_key"]?.string
-        guard planned == sdkKey else {
-            throw Failure(
-                "\(path) must be applied to the project that it was made for, \(planned ?? "the default one"); got "
-                    + (sdkKey ?? "the default one"))
-        }
-        let query = (object["query"]?.array ?? []).compactMap(\.string) + ["moves=\(moves)"]
-        do {
-            return try client.send(
-                "PUT", "/v1/definitions?" + query.joined(separator: "&"), body: object["definitions"],
-                ifMatch: object["basis"]?.string ?? "")
-        } catch let refusal as ServerRefusal where refusal.status == 412 {
-            throw Failure(
-                "the definitions must be as they were when \(path) was made; they have changed since: plan again")
-        }
     }
 }
 
@@ -156,7 +105,8 @@ struct ApplyCommand: ParsableCommand {
         guard (plan == nil) != file.isEmpty else {
             throw Failure("either a plan or -f must be given; got \(plan == nil ? "neither" : "both")")
         }
-        let (client, query) = (try server.client(), try applying.query())
+        let client = try server.client()
+        let query = try applying.query()
         let files = try file.isEmpty ? nil : DefinitionFiles(file)
         let response: JSONValue
         if let plan {
@@ -179,121 +129,11 @@ struct ApplyCommand: ParsableCommand {
         }
     }
 
+    /// Checks the value of `--moves`, also for ``PromoteCommand``.
     static func check(moves: String) throws(Failure) {
         guard ProjectEditor.MovePolicy(rawValue: moves) != nil else {
             throw Failure("--moves must be 'allow' or 'refuse'; got '\(moves)'")
         }
-    }
-}
-
-/// The response of a server that applies definitions, or would apply them.
-struct DefinitionPlan {
-    private let response: JSONObject
-    /// Whether the ids in the files were removed.
-    private let splitsAnew: Bool
-
-    init(_ response: JSONValue, splitsAnew: Bool) {
-        self.response = response.object ?? JSONObject()
-        self.splitsAnew = splitsAnew
-    }
-
-    /// - Throws: an exit status if the change waits for the approval of a second person.
-    init(applied response: JSONValue, splitsAnew: Bool) throws {
-        if let proposal = response.object?["proposal"]?.object, let id = proposal["id"]?.string {
-            let experiments = (proposal["experiments"]?.array ?? []).compactMap(\.string).joined(separator: ", ")
-            print(
-                "changes running experiments (\(experiments)): waits for another person, POST /v1/proposals/\(id)/approve"
-            )
-            throw ExitCode(3)
-        }
-        self.init(response, splitsAnew: splitsAnew)
-    }
-
-    /// The version of the definitions that were compared.
-    var basis: String { response["basis"]?.string ?? "" }
-
-    private var changes: [JSONObject] { (response["changes"]?.array ?? []).compactMap(\.object) }
-
-    var isEmpty: Bool { changes.isEmpty }
-
-    var warnings: [(pointer: JSONPointer, text: String)] {
-        (response["warnings"]?.array ?? []).compactMap(\.object).map {
-            (JSONPointer(string: $0["pointer"]?.string ?? ""), $0["message"]?.string ?? "")
-        }
-    }
-
-    /// Returns a line for each changed element and member, and the numbers of users who get another variation.
-    func text(isDone: Bool) -> String {
-        guard !isEmpty else { return "nothing to change\n" }
-        var (text, counts) = ("", [0, 0, 0])
-        for change in changes {
-            let action = ["create", "change", "remove"].firstIndex(of: change["action"]?.string) ?? 1
-            counts[action] += 1
-            text += "\(["+", "~", "-"][action]) \(change["kind"]?.string ?? "") \(change["key"]?.string ?? "")\n"
-            for member in (change["members"]?.array ?? []).compactMap(\.object) {
-                text += "    \(member["member"]?.string ?? ""): "
-                text += "\(Self.text(member["before"])) -> \(Self.text(member["after"]))\n"
-            }
-        }
-        text += "\n\(counts[0]) to create, \(counts[1]) to change, \(counts[2]) to remove\n"
-        if isDone {
-            text = text.replacing("to create", with: "created").replacing("to change", with: "changed")
-                .replacing("to remove", with: "removed")
-        }
-        return text + (isDone ? "" : movesText + newIDsText + approvalText)
-    }
-
-    /// The changes as a table in Markdown.
-    var markdown: String {
-        guard !isEmpty else { return "Nothing to change.\n" }
-        var text = "| | definition | member | before | after |\n| --- | --- | --- | --- | --- |\n"
-        func cell(_ value: JSONValue?) -> String {
-            "`\(Self.text(value).replacing("|", with: "\\|").replacing("`", with: "'"))`"
-        }
-        for change in changes {
-            let action = change["action"]?.string ?? ""
-            let name = "\(change["kind"]?.string ?? "") `\(change["key"]?.string ?? "")`"
-            let members = (change["members"]?.array ?? []).compactMap(\.object)
-            if members.isEmpty { text += "| \(action) | \(name) | | | |\n" }
-            for member in members {
-                text += "| \(action) | \(name) | `\(member["member"]?.string ?? "")` | \(cell(member["before"])) | "
-                text += "\(cell(member["after"])) |\n"
-            }
-        }
-        return text + "\n" + movesText + newIDsText + approvalText
-    }
-
-    private var newIDsText: String {
-        let created = changes.filter { $0["action"] == "create" && $0["kind"] == "experiment" }
-        guard splitsAnew, !created.isEmpty else { return "" }
-        let keys = created.compactMap { $0["key"]?.string }.joined(separator: ", ")
-        return "new ids: the hash splits users anew, other than where the definitions come from: \(keys)\n"
-    }
-
-    private var approvalText: String {
-        let experiments = (response["needs_approval"]?.array ?? []).compactMap(\.string)
-        guard !experiments.isEmpty else { return "" }
-        return
-            "will wait for the approval of another person: changes the running \(experiments.joined(separator: ", "))\n"
-    }
-
-    private var movesText: String {
-        let moves = response["moves"]?.object
-        let (users, others) = (moves?["users"]?.integer ?? 0, moves?["other_experiment"]?.integer ?? 0)
-        guard users + others > 0 else { return "no enrolled user would move\n" }
-        var text = "\(users) who are enrolled would get another variation"
-        if others > 0 { text += ", \(others) the same one of another experiment" }
-        text += "; apply with --moves allow:\n"
-        for cause in (moves?["causes"]?.array ?? []).compactMap(\.object) {
-            let by = cause["by"]?.string.map { " \($0)" } ?? ""
-            text += "    \(cause["experiment"]?.string ?? ""): \(cause["cause"]?.string ?? "")\(by),"
-            text += " \(cause["users"]?.integer ?? 0) users\n"
-        }
-        return text
-    }
-
-    private static func text(_ value: JSONValue?) -> String {
-        value.map { $0.isNull ? "none" : String(decoding: $0.encoded(), as: UTF8.self) } ?? "none"
     }
 }
 
@@ -329,6 +169,7 @@ extension DefinitionSet {
     ///
     /// - Parameter known: removes the ids only of experiments whose keys this set has; `nil` for all experiments.
     func withoutIDs(of known: DefinitionSet? = nil) -> DefinitionSet {
+        // A rule of a flag that is an experiment has the experiment's key.
         let keys = known.map { known in
             Set(known[.experiments].map(\.key.string) + known[.flags].flatMap { Self.rules($0).compactMap(Self.key) })
         }
@@ -336,7 +177,8 @@ extension DefinitionSet {
         set[.experiments] = self[.experiments].map { element in
             guard keys?.contains(element.key.string) ?? true else { return element }
             var element = element
-            (element.object["id"], element.object["traffic_allocation"]) = (nil, nil)
+            element.object["id"] = nil
+            element.object["traffic_allocation"] = nil
             if let variations = element.object["variations"]?.array {
                 element.object["variations"] = .array(variations.map { Self.withoutID($0) })
             }
@@ -347,15 +189,18 @@ extension DefinitionSet {
             var element = element
             element.object["rules"] = .array(
                 Self.rules(element).map { rule in
-                    guard Self.key(rule).map({ keys?.contains($0) ?? true }) ?? true, var object = rule.object,
-                        let experiment = object["experiment"]
-                    else { return rule }
-                    object["experiment"] = Self.withoutID(experiment)
-                    return .object(object)
+                    if let keys, let key = Self.key(rule), !keys.contains(key) { return rule }
+                    return Self.withoutExperimentID(rule)
                 })
             return element
         }
         return set
+    }
+
+    private static func withoutExperimentID(_ rule: JSONValue) -> JSONValue {
+        guard var object = rule.object, let experiment = object["experiment"] else { return rule }
+        object["experiment"] = withoutID(experiment)
+        return .object(object)
     }
 
     private static func rules(_ flag: Element) -> [JSONValue] { flag.object["rules"]?.array ?? [] }

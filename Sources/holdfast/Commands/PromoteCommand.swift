@@ -49,14 +49,16 @@ struct PromoteCommand: ParsableCommand {
         guard selection.isEmpty || !applying.prune else {
             throw Failure("--prune removes what the source lacks; it cannot be used with a selection")
         }
-        let (source, target) = (try Place(from, "from", server), try Place(to, "to", server))
+        let source = try Place(from, "from", server)
+        let target = try Place(to, "to", server)
         guard source.name != target.name else {
             throw Failure("--from and --to must differ; got '\(from)' twice")
         }
         let query = try applying.query()
-        let (sourceClient, client) = (try source.client(), try target.client())
+        let sourceClient = try source.client()
+        let targetClient = try target.client()
         var set = try Self.definitions(of: sourceClient, from)
-        let known = try Self.definitions(of: client, to)
+        let known = try Self.definitions(of: targetClient, to)
         if !selection.isEmpty { set = try select(from: set) }
         // Assignments are stored by experiment id, for all projects of a server. Copies on the same server therefore
         // get new ids, unless the projects are to share their users.
@@ -64,25 +66,33 @@ struct PromoteCommand: ParsableCommand {
         let splitsAnew = applying.newIds || source.server == target.server && !isShared
         set = splitsAnew ? set.withoutIDs() : set.withoutIDs(of: known)
         do {
-            let plan = DefinitionPlan(
-                try client.send("POST", Self.target("/v1/definitions/preview", query), body: set.json),
-                splitsAnew: splitsAnew)
-            for warning in plan.warnings { OpenFile.printError("warning: \(warning.text)\n") }
-            guard apply, !plan.isEmpty else {
-                print(plan.text(isDone: false), terminator: "")
-                if let out { try StoredPlan(set.json, plan.basis, query, target.sdkKey).write(to: out) }
-                if !plan.isEmpty { throw ExitCode(2) }
-                return
-            }
-            // `If-Match` ensures that the definitions have not changed since the comparison.
-            let response = try client.send(
-                "PUT", Self.target("/v1/definitions", query + ["moves=\(moves)"]), body: set.json, ifMatch: plan.basis)
-            print(try DefinitionPlan(applied: response, splitsAnew: splitsAnew).text(isDone: true), terminator: "")
+            try promote(set, to: target, targetClient, query, splitsAnew: splitsAnew)
         } catch let refusal as ServerRefusal {
             throw Self.failure(refusal)
         }
     }
 
+    /// Compares the definitions with those of the target. Applies them, or prints what would change.
+    private func promote(
+        _ set: DefinitionSet, to target: Place, _ client: ServerClient, _ query: [String], splitsAnew: Bool
+    ) throws {
+        let plan = DefinitionPlan(
+            try client.send("POST", Self.target("/v1/definitions/preview", query), body: set.json),
+            splitsAnew: splitsAnew)
+        for warning in plan.warnings { OpenFile.printError("warning: \(warning.text)\n") }
+        guard apply, !plan.isEmpty else {
+            print(plan.text(isDone: false), terminator: "")
+            if let out { try StoredPlan(set.json, plan.basis, query, target.sdkKey).write(to: out) }
+            if !plan.isEmpty { throw ExitCode(2) }
+            return
+        }
+        // `If-Match` ensures that the definitions have not changed since the comparison.
+        let response = try client.send(
+            "PUT", Self.target("/v1/definitions", query + ["moves=\(moves)"]), body: set.json, ifMatch: plan.basis)
+        print(try DefinitionPlan(applied: response, splitsAnew: splitsAnew).text(isDone: true), terminator: "")
+    }
+
+    /// Returns a path with its query.
     private static func target(_ path: String, _ query: [String]) -> String {
         query.isEmpty ? path : "\(path)?\(query.joined(separator: "&"))"
     }
@@ -97,11 +107,15 @@ struct PromoteCommand: ParsableCommand {
         return Failure("the target refuses it:" + faults.map { "\n  \($0.pointer): \($0.reason)" }.joined())
     }
 
+    /// Reads the definitions of a project.
+    ///
+    /// - Parameter name: the project in errors.
     private static func definitions(of client: ServerClient, _ name: String) throws -> DefinitionSet {
         do {
             var set = try DefinitionSet(try client.send("GET", "/v1/definitions"))
             // Webhooks are not copied: their URLs differ between environments.
-            (set[.webhooks], set.saysWebhooks) = ([], false)
+            set[.webhooks] = []
+            set.saysWebhooks = false
             return set
         } catch let refusal as ServerRefusal {
             throw Failure("the definitions of \(name) cannot be read: \(refusal)")
@@ -110,7 +124,7 @@ struct PromoteCommand: ParsableCommand {
 
     // MARK: Selection
 
-    /// Returns the selected definitions. With a flag come the experiments that its rules name.
+    /// Returns the selected definitions. A selected flag brings the experiments that its rules name.
     private func select(from set: DefinitionSet) throws -> DefinitionSet {
         var selected = DefinitionSet()
         for name in selection {
@@ -153,7 +167,8 @@ extension PromoteCommand {
 
         /// - Parameter option: the name of the option, for errors and for the setting of its token.
         init(_ text: String, _ option: String, _ options: ServerOptions) throws(Failure) {
-            (self.option, self.options) = (option, options)
+            self.option = option
+            self.options = options
             if text.contains("://") {
                 let parts = text.split(separator: "#", maxSplits: 1).map(String.init)
                 server = parts[0]
@@ -164,10 +179,12 @@ extension PromoteCommand {
                         "--\(option) must be an SDK key, or the URL of a server such as https://staging.example#KEY; got "
                             + "'\(text)'")
                 }
-                (server, sdkKey) = (nil, text)
+                server = nil
+                sdkKey = text
             }
         }
 
+        /// Identifies the project, for comparing both.
         var name: String { "\(server ?? "")#\(sdkKey ?? "")" }
 
         func client() throws -> ServerClient {

@@ -12,8 +12,7 @@ extension ServeCommand {
             "BASICS",
             [
                 "--listen", "--database", "--datafile", "--share-ids", "--read-only", "--no-console", "--mcp",
-                "--shutdown-",
-                "--reuse-port", "--event-loops", "--version", "-h",
+                "--shutdown-", "--reuse-port", "--event-loops", "--version", "-h",
             ]
         ),
         ("LOG AND TRACES", ["--log-", "--access-log", "--traces-"]),
@@ -37,16 +36,17 @@ extension ServeCommand {
     static func grouped(help: String) -> String {
         guard let range = help.firstRange(of: "OPTIONS:\n") else { return help }
         var entries = Array(repeating: [Substring](), count: groups.count)
+        // The group of the option whose lines are being read.
         var group = 0
         for line in help[range.upperBound...].split(separator: "\n") {
             // Further lines of a description are indented more.
             if line.hasPrefix("  -") {
                 let name = line.dropFirst(2)
                 // The longest matching name counts: --datafile-history does not belong to --datafile.
-                let fitting = groups.enumerated().map { index, group in
-                    (index, group.options.filter { name.hasPrefix($0) }.map(\.count).max() ?? -1)
+                let matchLengths = groups.map { candidate in
+                    candidate.options.filter { name.hasPrefix($0) }.map(\.count).max() ?? -1
                 }
-                group = fitting.max { $0.1 < $1.1 }?.0 ?? groups.count - 1
+                group = matchLengths.indices.max { matchLengths[$0] < matchLengths[$1] } ?? groups.count - 1
             }
             entries[group].append(line)
         }

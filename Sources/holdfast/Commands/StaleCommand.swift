@@ -28,48 +28,54 @@ struct StaleCommand: ParsableCommand {
         guard !code.isEmpty || unused != nil else { throw Failure("--code or --unused is required; there is neither") }
         let definitions = try source.definitions()
         let unusedFlags = try unused.map { try source.unusedFlags(for: $0) } ?? []
-        let keys = Dictionary(
-            (definitions[.flags] + definitions[.experiments].filter { $0.object["variations"] != nil })
-                .map { ($0.key.string, Self.end(of: $0.object)) }, uniquingKeysWith: { $0 ?? $1 })
-        var search = CodeSearch(Set(keys.keys))
+        let elements = definitions[.flags] + definitions[.experiments].filter { $0.object["variations"] != nil }
+        // If a flag and an experiment have one key, the first that is decided counts.
+        let decided = Dictionary(
+            elements.map { ($0.key.string, Self.decision(of: $0.object)) }, uniquingKeysWith: { $0 ?? $1 })
+        var search = CodeSearch(Set(decided.keys))
         for directory in code { try search.read(directory) }
         var found = false
-        for (key, end) in keys.sorted(by: { $0.key < $1.key }) {
+        func report(_ finding: String, at places: [String] = []) {
+            print(finding)
+            for place in places { print("    \(place)") }
+            found = true
+        }
+        for (key, decision) in decided.sorted(by: { $0.key < $1.key }) {
             let places = search.places[key] ?? []
-            if let unused, unusedFlags.contains(key) {
-                print("\(key): nobody has used it for \(unused)")
-                for place in places { print("    \(place)") }
-                found = true
-            }
+            if let unused, unusedFlags.contains(key) { report("\(key): nobody has used it for \(unused)", at: places) }
             if code.isEmpty { continue }
-            if places.isEmpty, end?.isArchived != true {
-                print("\(key): no code names it")
-                found = true
-            } else if let end, !places.isEmpty {
-                print("\(key): \(end.text)")
-                for place in places { print("    \(place)") }
-                found = true
+            if places.isEmpty, decision?.isArchived != true {
+                report("\(key): no code names it")
+            } else if let decision, !places.isEmpty {
+                report("\(key): \(decision.text)", at: places)
             }
         }
         if found { throw ExitCode(2) }
     }
 
-    /// Returns a description of what all users get from a flag or experiment, if code need no longer evaluate it; `nil`
-    /// if users may get different variations.
-    private static func end(of object: JSONObject) -> (text: String, isArchived: Bool)? {
+    /// What all users get from a flag or experiment that code need no longer evaluate.
+    private struct FinalDecision {
+        let text: String
+        var isArchived = false
+    }
+
+    /// Returns what all users get; `nil` if they may get different variations.
+    private static func decision(of object: JSONObject) -> FinalDecision? {
         switch object["status"]?.string {
-        case "archived": return ("archived", true)
+        case "archived": return FinalDecision(text: "archived", isArchived: true)
         case "concluded":
             let winner = object["conclusion"]?.object?["winner"]?.string
-            return (winner.map { "concluded, everybody gets '\($0)'" } ?? "concluded without a winner", false)
+            return FinalDecision(
+                text: winner.map { "concluded, everybody gets '\($0)'" } ?? "concluded without a winner")
         default: break
         }
+        // Only flags have a type.
         guard object["type"] != nil else { return nil }
-        if object["enabled"] == false { return ("off", false) }
+        if object["enabled"] == false { return FinalDecision(text: "off") }
         guard object["rules"] != nil else {
-            return ("without rules, everybody gets '\(object["otherwise"]?.string ?? "")'", false)
+            return FinalDecision(text: "without rules, everybody gets '\(object["otherwise"]?.string ?? "")'")
         }
-        return onlyVariation(of: object).map { ("everybody gets '\($0)'", false) }
+        return onlyVariation(of: object).map { FinalDecision(text: "everybody gets '\($0)'") }
     }
 
     /// Returns the variation that all reachable rules of a flag deliver; `nil` if there are several variations or an
@@ -79,6 +85,7 @@ struct StaleCommand: ParsableCommand {
         for rule in (flag["rules"]?.array ?? []).map(\.object) {
             guard let variation = rule?["variation"]?.string else { return nil }
             variations.insert(variation)
+            // Later rules are not reached: this one has all users.
             if rule?["audience"] == nil, rule?["traffic"]?.double == 100 {
                 return variations.count == 1 ? variation : nil
             }
@@ -88,7 +95,7 @@ struct StaleCommand: ParsableCommand {
     }
 }
 
-/// Looks for keys in files.
+/// Looks for keys in the files of directories with code.
 private struct CodeSearch {
     private let keys: Set<String>
     /// The places of each key as `file:line`, in the order of the files.
@@ -99,7 +106,7 @@ private struct CodeSearch {
     private static let skipped: Set<String> = [
         "node_modules", "vendor", "Pods", "DerivedData", "build", "dist", "target",
     ]
-    private static let marks: [UInt8] = Array("\"'`".utf8)
+    private static let quotationMarks: [UInt8] = Array("\"'`".utf8)
 
     init(_ keys: Set<String>) {
         self.keys = keys
@@ -125,10 +132,11 @@ private struct CodeSearch {
         }
     }
 
+    /// Looks for keys that stand in quotation marks.
     private mutating func find(in content: [UInt8], of path: String) {
-        for (index, line) in content.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated()
-        {
-            for mark in Self.marks {
+        let lines = content.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
+        for (index, line) in lines.enumerated() {
+            for mark in Self.quotationMarks {
                 // The text between two quotation marks is a string literal, or the code between two literals. Such code
                 // cannot equal a key.
                 for text in line.split(separator: mark, omittingEmptySubsequences: false).dropFirst().dropLast() {

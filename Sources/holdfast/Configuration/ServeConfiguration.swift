@@ -4,7 +4,8 @@ import Logging
 import Storage
 import StorageEdge
 
-/// The configuration of `holdfast serve`. Defaults are defined here, and in the configurations of the parts.
+/// The configuration of `holdfast serve`. Defaults are defined here, and in the types of its parts: the HTTP server,
+/// the store and the services. ``ServeCommand`` replaces them by the settings that are given.
 struct ServeConfiguration: Sendable {
     var http = HTTPServer.Configuration()
     var store = StoreSettings()
@@ -28,6 +29,7 @@ struct ServeConfiguration: Sendable {
     var upstreamTokenFile: String?
     /// The collector that gets the spans of requests; `nil` for none.
     var traces: TraceCollector?
+    /// The file of access tokens; `nil` if there are none.
     var tokensFile: String?
     /// The identity provider that signs people in; `nil` for none.
     var identity: IdentitySource?
@@ -45,6 +47,7 @@ struct ServeConfiguration: Sendable {
     var logLevel = Logger.Level.info
 }
 
+/// The setting of `--log-format`.
 enum LogFormat: String, Setting, CaseIterable {
     /// Text if standard error is a terminal, otherwise JSON.
     case auto, json, text
@@ -55,6 +58,8 @@ enum LogFormat: String, Setting, CaseIterable {
 
     static let form = "auto, json or text"
 }
+
+// MARK: - Types of other modules as settings
 
 extension AllowedOrigins: Setting {
     init?(setting: String) {

@@ -18,6 +18,11 @@ final class Settings {
     }
 
     /// Reads a text.
+    ///
+    /// - Parameters:
+    ///   - option: the value of the option; `nil` if it is not given.
+    ///   - name: the name of the setting, such as `log-level`.
+    ///   - value: the default, which a given setting replaces.
     func apply(_ option: String?, _ name: String, to value: inout String) {
         if let given = text(option, name) { value = given }
     }
@@ -29,8 +34,8 @@ final class Settings {
 
     /// Reads a setting of any type.
     ///
-    /// - Throws: ``Failure`` with the name of the setting, what is required and what was found. All methods below throw
-    ///   the same.
+    /// - Throws: ``Failure`` with the name of the setting, what is required and what was found. So do all methods
+    ///   below.
     func apply<Value: Setting>(_ option: String?, _ name: String, to value: inout Value) throws {
         try apply(option, name, Value.form, to: &value) { Value(setting: $0) }
     }
@@ -93,6 +98,11 @@ final class Settings {
         }
     }
 
+    /// Parses a given text.
+    ///
+    /// - Parameters:
+    ///   - form: the description of valid values, for the error.
+    ///   - parse: returns the value of a text; `nil` if it is invalid.
     private func apply<Value>(
         _ option: String?, _ name: String, _ form: @autoclosure () -> String, to value: inout Value,
         parse: (String) -> Value?
@@ -104,6 +114,7 @@ final class Settings {
         value = parsed
     }
 
+    /// Returns the given text of a setting, if any, and notes that the setting exists.
     private func text(_ option: String?, _ name: String) -> String? {
         names.insert(name)
         return option ?? environment[Self.variable(name)].flatMap { $0.isEmpty ? nil : $0 }
@@ -114,6 +125,7 @@ final class Settings {
         option == nil ? Self.variable(name) : "--\(name)"
     }
 
+    /// The beginning of the environment variables of all settings.
     static let prefix = "HOLDFAST_"
 
     /// Returns the environment variable of a setting: `HOLDFAST_ASSIGNMENT_TTL` for `assignment-ttl`.
@@ -127,95 +139,6 @@ protocol Setting {
     init?(setting: String)
     /// The description of valid values, for error messages.
     static var form: String { get }
-}
-
-/// A number from 0 to 1.
-struct Probability: Setting {
-    let value: Double
-
-    init?(setting: String) {
-        // `Double` would also accept `0x1`, `1e-3` and `nan`.
-        guard setting.allSatisfy({ $0.isASCII && ($0.isNumber || $0 == ".") }), let value = Double(setting), value <= 1
-        else { return nil }
-        self.value = value
-    }
-
-    static let form = "a number from 0 to 1, such as 0.05"
-}
-
-/// A time such as `500ms`, `10s`, `15m`, `12h` or `90d`.
-struct Period: Comparable {
-    let seconds: Double
-
-    var span: TimeSpan { TimeSpan(seconds: seconds) }
-
-    init(seconds: Double) {
-        self.seconds = seconds
-    }
-
-    init?(setting: String) {
-        for unit in Self.units where setting.hasSuffix(unit.suffix) {
-            let digits = setting.dropLast(unit.suffix.count)
-            // `Double` would also accept `0x10` and `1e3`.
-            guard digits.allSatisfy({ $0.isASCII && ($0.isNumber || $0 == ".") }), let number = Double(digits),
-                number * unit.seconds <= Self.longest.seconds
-            else { continue }
-            seconds = number * unit.seconds
-            return
-        }
-        return nil
-    }
-
-    static let shortest = Period(seconds: 0.001)
-    /// A hundred years.
-    static let longest = Period(seconds: 86_400 * 36_500)
-
-    static func < (left: Period, right: Period) -> Bool { left.seconds < right.seconds }
-
-    private static let units: [(suffix: String, seconds: Double)] = [
-        ("ms", 0.001), ("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400),
-    ]
-}
-
-extension Period: CustomStringConvertible {
-    var description: String {
-        let whole = Self.units.last {
-            $0.seconds >= 1 && seconds >= $0.seconds && seconds.remainder(dividingBy: $0.seconds) == 0
-        }
-        return whole.map { "\(Int(seconds / $0.seconds))\($0.suffix)" } ?? "\(span.milliseconds)ms"
-    }
-}
-
-/// A size such as `512`, `16KiB` or `64MiB`.
-struct ByteCount: Equatable {
-    static let (KiB, MiB, GiB, TiB) = (1 << 10, 1 << 20, 1 << 30, 1 << 40)
-
-    let bytes: Int
-
-    init(bytes: Int) {
-        self.bytes = bytes
-    }
-
-    init?(setting: String) {
-        for unit in Self.units where setting.hasSuffix(unit.suffix) {
-            guard let number = Int(setting.dropLast(unit.suffix.count)),
-                (0...1 << 20).contains(number) || unit.bytes == 1,
-                number >= 0
-            else { continue }
-            bytes = number * unit.bytes
-            return
-        }
-        return nil
-    }
-
-    private static let units = [("GiB", GiB), ("MiB", MiB), ("KiB", KiB), ("", 1)].map { (suffix: $0, bytes: $1) }
-}
-
-extension ByteCount: CustomStringConvertible {
-    var description: String {
-        let unit = Self.units.first { bytes > 0 && bytes % $0.bytes == 0 }
-        return unit.map { "\(bytes / $0.bytes)\($0.suffix)" } ?? "\(bytes)"
-    }
 }
 
 /// An environment variable that begins with `HOLDFAST_`, but is not the name of a setting.

@@ -10,6 +10,7 @@ struct ProfileRuleOptions: ParsableArguments {
     @Option(help: .init("Maximum number of assignments in a profile (default: 1000).", valueName: "n"))
     var maxAssignments: String?
 
+    /// Reads the rules that are given.
     func apply(_ settings: Settings, to rules: inout ProfileRules) throws {
         var ttl = Period(seconds: 0)
         try settings.apply(assignmentTTL, "assignment-ttl", to: &ttl)
@@ -30,10 +31,13 @@ struct DatabaseOptions: ParsableArguments {
     @Option(help: .init("The SQLite database file, or postgresql://… (default: ./holdfast.db).", valueName: "database"))
     var database: String?
 
+    /// Reads the location if it is given.
     func apply(_ settings: Settings, to location: inout DatabaseLocation) throws {
         try Self.apply(database, "database", settings, to: &location)
     }
 
+    /// Reads the location of a database from any option, and checks it.
+    ///
     /// - Throws: ``Failure`` if the path is a directory, for which SQLite would report a failing disk; or if the
     ///   command line has a password, which all users of the host can see.
     static func apply(

@@ -5,13 +5,18 @@ import JSON
 
 /// Definitions in files: YAML with any number of documents, or JSON. Each document has lists in the format of `GET
 /// /v1/definitions`.
+///
+/// All documents are joined into one object, as if they were one file. The place of each element is kept, so that a
+/// fault that is found later, also by the server, is shown with its file and line.
 struct DefinitionFiles {
     /// The definitions of all files together.
     private(set) var object = JSONObject()
     /// The faults of the files themselves, each with its place.
     private(set) var problems: [String] = []
+    /// The places of the elements of ``object``, by their indices.
     private var origins: [DefinitionSet.Kind: [Origin]] = [:]
-    private var known: [DefinitionSet.Kind: [String: Origin]] = [:]
+    /// The places of the elements by their keys, which may occur once.
+    private var originsByKey: [DefinitionSet.Kind: [String: Origin]] = [:]
     /// The place of the project's description.
     private var project: Origin?
 
@@ -22,6 +27,7 @@ struct DefinitionFiles {
         /// The place in the document.
         let place: JSONPointer
 
+        /// Returns `FILE:LINE` of a member of the element; of the nearest member around it if its line is unknown.
         func description(_ rest: JSONPointer = []) -> String {
             var pointer = place.appending(rest).string
             while document.lines[pointer] == nil, let slash = pointer.lastIndex(of: "/") {
@@ -74,6 +80,7 @@ struct DefinitionFiles {
 
     // MARK: Reading
 
+    /// Returns the files of a directory, including those in its directories; for a file, the file.
     private static func files(at path: String) throws -> [String] {
         guard FileManager.default.fileExists(atPath: path) else { throw Failure("there is no file \(path)") }
         guard FileManager.default.directoryExists(atPath: path) else { return [path] }
@@ -113,6 +120,7 @@ struct DefinitionFiles {
         return [YAMLDocument(value: value, lines: (try? YAMLReader.documents(content))?.first?.lines ?? [:])]
     }
 
+    /// Adds the definitions of a document.
     private mutating func add(_ document: YAMLDocument, of file: String) {
         // The document is empty, for example between two lines `---`.
         if document.value.isNull { return }
@@ -129,7 +137,8 @@ struct DefinitionFiles {
                 problems.append(
                     "\(origin.description()): the project is described already, at \(project.description())")
             }
-            (project, object[DefinitionSet.projectMember]) = (project ?? origin, value)
+            project = project ?? origin
+            object[DefinitionSet.projectMember] = value
         }
         for kind in DefinitionSet.Kind.allCases {
             let place = JSONPointer().appending(kind.rawValue)
@@ -149,11 +158,11 @@ struct DefinitionFiles {
 
     private mutating func add(_ element: JSONValue, _ kind: DefinitionSet.Kind, _ origin: Origin) {
         if let key = element.object?[kind.keyMember]?.string {
-            if let first = known[kind]?[key] {
+            if let first = originsByKey[kind]?[key] {
                 return problems.append(
                     "\(origin.description()): the \(kind.noun) '\(key)' is defined already, at \(first.description())")
             }
-            known[kind, default: [:]][key] = origin
+            originsByKey[kind, default: [:]][key] = origin
         }
         origins[kind, default: []].append(origin)
         object[kind.rawValue] = .array((object[kind.rawValue]?.array ?? []) + [element])

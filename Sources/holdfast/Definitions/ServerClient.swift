@@ -17,14 +17,17 @@ struct ServerOptions: ParsableArguments {
     /// may share its environment with commands.
     static let settings = ["url", "token", "sdk-key"]
 
+    /// Returns a client with the URL and token of the options and the environment.
+    ///
     /// - Parameters:
     ///   - other: the URL of another server; `nil` for the one of the options.
     ///   - sdkKey: the project of all requests; `nil` for the server's default project.
     ///   - tokenSetting: a setting whose token replaces that of `HOLDFAST_TOKEN`.
     func client(at other: String? = nil, sdkKey: String? = nil, tokenSetting: String? = nil) throws -> ServerClient {
         let settings = Settings(environment: ProcessInfo.processInfo.environment)
-        var (url, token): (String?, String?)
-        if let other { url = other } else { settings.apply(self.url, "url", to: &url) }
+        var url = other
+        if other == nil { settings.apply(self.url, "url", to: &url) }
+        var token: String?
         // The token is not an option, because all users of a host can see the arguments of a process.
         settings.apply(nil, "token", to: &token)
         if let tokenSetting { settings.apply(nil, tokenSetting, to: &token) }
@@ -56,7 +59,9 @@ struct ProjectOptions: ParsableArguments {
 
 /// Sends requests to a server, one at a time.
 struct ServerClient {
+    /// The URL of the server, without a slash at the end.
     private let base: String
+    /// The header fields of each request.
     private let fields: [String]
     /// The time limit of a request in seconds. It is long because counting the users whom a change would move takes
     /// time.
@@ -110,6 +115,8 @@ struct HTTPExchange {
     let status: Int
     let body: [UInt8]
 
+    /// Sends the request, and blocks until the response is complete.
+    ///
     /// - Parameters:
     ///   - seconds: the time limit for the whole exchange.
     ///   - server: the server's name in errors.
@@ -139,6 +146,7 @@ struct HTTPExchange {
 struct ServerRefusal: Error, CustomStringConvertible {
     let server: String
     let status: Int
+    /// The problem in the response (RFC 9457); `nil` if it has none.
     let problem: JSONObject?
 
     /// The faults of the request's body that the response lists.
@@ -151,6 +159,7 @@ struct ServerRefusal: Error, CustomStringConvertible {
         }
     }
 
+    /// The detail of the problem, in which query parameters are replaced by the options of commands.
     var description: String {
         guard let detail = problem?["detail"]?.string else { return "\(server) responds \(status)" }
         if status == 401 { return "\(server) refuses HOLDFAST_TOKEN: \(detail)" }

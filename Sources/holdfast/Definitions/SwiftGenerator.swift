@@ -33,6 +33,7 @@ struct SwiftGenerator {
         (experiment["variations"]?.array ?? []).compactMap { $0.object.map(key) }
     }
 
+    /// - Throws: ``Failure`` if two keys have the same name in Swift, or if a key has none.
     private static func expectDifferentNames(of keys: [String], _ what: String) throws(Failure) {
         var known: [String: String] = [:]
         for key in keys {
@@ -45,6 +46,7 @@ struct SwiftGenerator {
         }
     }
 
+    /// The generated code: the type with an enum of the keys, and a property for each flag and experiment.
     var text: String {
         let keys = (flags + experiments).map(Self.key).sorted()
         var lines = [
@@ -71,6 +73,7 @@ struct SwiftGenerator {
 
     // MARK: Properties
 
+    /// Returns the lines of a property's doc comment.
     private static func comment(_ title: String, _ object: JSONObject) -> [String] {
         let key = key(object).split(whereSeparator: \.isNewline).joined(separator: " ")
         let words = object["description"]?.string ?? object["name"]?.string ?? ""
@@ -78,6 +81,7 @@ struct SwiftGenerator {
         return ["", "    /// The \(title) `\(key)`."] + (lines.isEmpty ? [] : ["    ///"] + lines)
     }
 
+    /// Returns the property of a flag. Its default is the value of the flag's `otherwise`.
     private static func property(_ flag: JSONObject) -> [String] {
         let variations = (flag["variations"]?.array ?? []).compactMap(\.object)
         let value = variations.first { $0["key"] == flag["otherwise"] }?["value"] ?? .null
@@ -98,7 +102,8 @@ struct SwiftGenerator {
 
     /// Returns the property of an experiment. Its default is the baseline.
     private static func property(experiment: JSONObject) -> [String] {
-        let (key, variations) = (key(experiment), variations(of: experiment))
+        let key = key(experiment)
+        let variations = variations(of: experiment)
         guard let baseline = variations.first else { return [] }
         let type = name(key, isType: true) + "Variation"
         return comment("experiment", experiment) + [
@@ -119,13 +124,10 @@ struct SwiftGenerator {
     private static let keywords: Set<String> = [
         "actor", "any", "as", "associatedtype", "await", "borrowing", "break", "case", "catch", "class", "consuming",
         "continue", "default", "defer", "deinit", "do", "else", "enum", "extension", "fallthrough", "false",
-        "fileprivate",
-        "for", "func", "guard", "if", "import", "in", "inout", "internal", "is", "let", "nil", "nonisolated", "open",
-        "operator", "package", "precedencegroup", "private", "protocol", "public", "repeat", "rethrows", "return",
-        "some",
-        "static", "struct", "subscript", "super", "switch", "throw", "throws", "true", "try", "typealias", "unowned",
-        "var",
-        "weak", "where", "while",
+        "fileprivate", "for", "func", "guard", "if", "import", "in", "inout", "internal", "is", "let", "nil",
+        "nonisolated", "open", "operator", "package", "precedencegroup", "private", "protocol", "public", "repeat",
+        "rethrows", "return", "some", "static", "struct", "subscript", "super", "switch", "throw", "throws", "true",
+        "try", "typealias", "unowned", "var", "weak", "where", "while",
     ]
 
     /// Returns a key in camel case: `new-checkout` is `newCheckout`.
@@ -143,6 +145,7 @@ struct SwiftGenerator {
         return keywords.contains(name) ? "`\(name)`" : name
     }
 
+    /// Returns a string literal.
     private static func literal(_ text: String) -> String {
         var literal = "\""
         for scalar in text.unicodeScalars {
@@ -157,6 +160,7 @@ struct SwiftGenerator {
         return literal + "\""
     }
 
+    /// Returns the literal of a value.
     private static func literal(_ value: JSONValue, isDouble: Bool = false) -> String {
         switch value {
         case .null: "nil"

@@ -8,23 +8,27 @@ struct YAMLDocument {
     let lines: [String: Int]
 }
 
+/// A fault of a file, or a construct that is not supported.
 struct YAMLError: Error {
     let line: Int
     let reason: String
 }
 
-/// Reads the documents of a YAML file as JSON.
+/// Reads the documents of a YAML file as JSON, with the parser of libyaml.
 ///
 /// A scalar is a number, a boolean or null only if it is valid JSON; otherwise it is a string. Unlike in YAML 1.1,
 /// `no`, `on` and `1_000` are therefore strings. A key is always a string.
 struct YAMLReader {
     private let parser: UnsafeMutablePointer<yaml_parser_t>
+    /// The values of the document that have an anchor, which aliases repeat.
     private var anchors: [String: JSONValue] = [:]
+    /// The lines of the document's values, by their JSON pointers.
     private var lines: [String: Int] = [:]
     /// The number of values that may still be read. It bounds the expansion of nested aliases.
     private var remaining = 1_000_000
     private static let maximumDepth = 64
 
+    /// Reads all documents of a file.
     static func documents(_ bytes: [UInt8]) throws(YAMLError) -> [YAMLDocument] {
         guard yaml_is_available() == 1 else {
             throw YAMLError(line: 1, reason: "YAML needs libyaml: apt-get install libyaml-0-2; JSON needs nothing")
@@ -54,6 +58,7 @@ struct YAMLReader {
 
     // MARK: Events
 
+    /// An event of libyaml, which reports a document as the beginnings and ends of its values.
     private struct Event {
         enum Kind {
             case documentStart, mappingStart, sequenceStart, end, streamEnd, other
@@ -66,6 +71,7 @@ struct YAMLReader {
         let line: Int
     }
 
+    /// Reads the next event.
     private func next() throws(YAMLError) -> Event {
         var event = yaml_event_t()
         guard yaml_parser_parse(parser, &event) == 1 else {
@@ -115,7 +121,8 @@ struct YAMLReader {
             switch event.kind {
             case .streamEnd: return documents
             case .documentStart:
-                (anchors, lines) = ([:], [:])
+                anchors = [:]
+                lines = [:]
                 let value = try value(next(), at: [], depth: 0)
                 documents.append(YAMLDocument(value: value, lines: lines))
             default: continue
@@ -123,6 +130,7 @@ struct YAMLReader {
         }
     }
 
+    /// Reads the value that begins with an event.
     private mutating func value(_ event: Event, at place: JSONPointer, depth: Int) throws(YAMLError) -> JSONValue {
         guard depth <= Self.maximumDepth else {
             throw YAMLError(line: event.line, reason: "values must be nested at most \(Self.maximumDepth) deep")
@@ -146,6 +154,7 @@ struct YAMLReader {
         return value
     }
 
+    /// Counts values, including those that an alias repeats.
     private mutating func count(_ values: Int, at line: Int) throws(YAMLError) {
         remaining -= values
         guard remaining >= 0 else { throw YAMLError(line: line, reason: "a file must have at most 1000000 values") }
@@ -203,6 +212,8 @@ extension JSONValue {
         }
     }
 }
+
+// MARK: - Comments
 
 extension YAMLReader {
     /// Returns the number of the first line with a comment outside of quotation marks; `nil` if there is none.

@@ -4,6 +4,7 @@ import JSON
 struct YAMLWriter {
     private var text = ""
 
+    /// Returns a value as YAML, which ends with a line feed.
     static func text(_ value: JSONValue) -> String {
         var writer = YAMLWriter()
         writer.write(value, indent: "", isElement: false)
@@ -34,6 +35,7 @@ struct YAMLWriter {
         }
     }
 
+    /// Writes the value of a member after its key: on the same line if it is short.
     private mutating func writeMember(_ value: JSONValue, indent: String) {
         if Self.isShort(value) {
             text += " " + Self.flow(value) + "\n"
@@ -54,6 +56,7 @@ struct YAMLWriter {
         }
     }
 
+    /// Returns a value in one line.
     private static func flow(_ value: JSONValue) -> String {
         switch value {
         case .string(let string): scalar(string)

@@ -4,28 +4,34 @@ import Glibc
 /// The output of an export: files of each kind, or standard output.
 ///
 /// A file is named `KIND-EXPORT-NUMBER.ndjson`, with the suffix `.partial` while it may grow. The ``ExportState``
-/// defines which lines are valid: lines are synchronized before the state is replaced, and files are renamed
-/// afterwards. The next start repairs the directory if the process ended in between.
+/// defines which lines are valid. A commit has three steps: the lines are synchronized, the state is replaced, and
+/// complete files are renamed. If the process ends in between, the next start repairs the directory.
 final class ExportFiles {
     let kinds: [ExportKind]
+    /// The progress, with the lines that are appended since the last commit.
     private(set) var state: ExportState
     private let statePath: String
     /// `nil` for standard output.
     private let directory: String?
+    /// The size in bytes and the age in seconds at which a file ends.
     private let maximumBytes: Int
     private let seconds: Double
+    /// The growing files.
     private var outputs: [ExportKind: Output] = [:]
+    /// Whether files were created or renamed since the directory was synchronized.
     private var namesChanged = false
     /// The lock on the directory, which is held as long as this process runs.
     private let lock: OpenFile
 
-    /// The lines of one file that are not written yet.
+    /// A growing file, with the lines that are not written yet.
     private struct Output {
         let file: OpenFile
         var waiting: [UInt8] = []
     }
 
-    private static let (ending, partial) = (".ndjson", ".partial")
+    private static let ending = ".ndjson"
+    private static let partial = ".partial"
+    /// The size of waiting lines at which they are written, in bytes.
     private static let pieceBytes = 1 << 20
 
     /// Opens the files of a former run, and removes lines that the state does not have.
@@ -50,11 +56,13 @@ final class ExportFiles {
         } catch {
             throw Failure("the directory \(directory) cannot be made: \(error)")
         }
-        try mend()
+        try renameCompleteFiles()
+        try openGrowingFiles()
     }
 
     // MARK: Names
 
+    /// Returns the final path of a file.
     private func path(_ kind: ExportKind, _ number: Int) -> String {
         func padded(_ number: Int, _ width: Int) -> String {
             String(repeating: "0", count: max(0, width - "\(number)".count)) + "\(number)"
@@ -62,16 +70,27 @@ final class ExportFiles {
         return "\(directory ?? ".")/\(kind.rawValue)-\(padded(state.export, 4))-\(padded(number, 6))\(Self.ending)"
     }
 
-    /// Repairs the directory according to the state: complete files get their final name, and the growing file is cut
-    /// to its valid length.
-    private func mend() throws {
+    /// Returns the paths of the files of a kind in this export that have lines, committed or not.
+    func paths(of kind: ExportKind) throws -> [String] {
+        guard directory != nil, let file = state.files[kind] else { return [] }
+        try writeOut(kind)
+        let last = file.bytes > 0 ? file.number : file.number - 1
+        return (1...max(1, last)).filter { $0 <= last }.map { path(kind, $0) + Self.partial }
+    }
+
+    // MARK: Repairing
+
+    /// Repairs the names in the directory according to the state: complete files get their final name, and files that
+    /// have no valid lines are removed.
+    private func renameCompleteFiles() throws {
         let names: [String]
         do {
             names = try FileManager.default.contentsOfDirectory(atPath: directory ?? ".")
         } catch {
             throw Failure("the directory \(directory ?? ".") cannot be read: \(error)")
         }
-        // Complete files first: if the state does not know one of them, it belongs to another directory.
+        // Files with their final name first: if the state does not know one of them, it belongs to another directory,
+        // in which nothing must be changed.
         for name in names.sorted(by: { $0.count < $1.count }) {
             let isPartial = name.hasSuffix(Self.partial)
             let stem = isPartial ? name.dropLast(Self.partial.count) : name[...]
@@ -80,20 +99,26 @@ final class ExportFiles {
                 let file = state.files[kind], let export = Int(parts[1]), let number = Int(parts[2])
             else { continue }
             let path = "\(directory ?? ".")/\(name)"
+            let isComplete = (export, number) < (state.export, file.number)
+            let isGrowing = (export, number) == (state.export, file.number) && file.bytes > 0
             guard isPartial else {
-                if (export, number) < (state.export, file.number) { continue }
+                if isComplete { continue }
                 throw Failure("\(statePath) must know the files of the directory; it does not know \(path)")
             }
             do {
-                if (export, number) < (state.export, file.number) {
+                if isComplete {
                     try OpenFile.rename(path, to: String(path.dropLast(Self.partial.count)))
-                } else if (export, number) > (state.export, file.number) || file.bytes == 0 {
+                } else if !isGrowing {
                     try FileManager.default.removeItem(atPath: path)
                 }
             } catch {
                 throw Failure("\(path) cannot be mended: \(error)")
             }
         }
+    }
+
+    /// Opens the growing files, and cuts them to their valid lengths.
+    private func openGrowingFiles() throws {
         for (kind, file) in state.files where file.bytes > 0 {
             let path = path(kind, file.number) + Self.partial
             do {
@@ -108,14 +133,6 @@ final class ExportFiles {
                 throw Failure("\(path) cannot be continued: \(error)")
             }
         }
-    }
-
-    /// Returns the paths of the files of a kind in this export that have lines, committed or not.
-    func paths(of kind: ExportKind) throws -> [String] {
-        guard directory != nil, let file = state.files[kind] else { return [] }
-        try writeOut(kind)
-        let last = file.bytes > 0 ? file.number : file.number - 1
-        return (1...max(1, last)).filter { $0 <= last }.map { path(kind, $0) + Self.partial }
     }
 
     // MARK: Writing
@@ -153,6 +170,7 @@ final class ExportFiles {
         for kind in directory == nil ? kinds.prefix(1) : kinds[...] { try append(members, to: kind) }
     }
 
+    /// Creates a growing file, which must be empty.
     private func create(_ kind: ExportKind, _ number: Int) throws(Failure) -> OpenFile {
         let path = path(kind, number) + Self.partial
         do {
@@ -165,6 +183,7 @@ final class ExportFiles {
         }
     }
 
+    /// Appends a line to those that wait, and writes them if they are many.
     private func append(_ line: [UInt8], to file: OpenFile, _ kind: ExportKind) throws(Failure) {
         var output = outputs.removeValue(forKey: kind) ?? Output(file: file)
         output.waiting += line
@@ -173,6 +192,7 @@ final class ExportFiles {
         if isFull { try writeOut(kind) }
     }
 
+    /// Writes the waiting lines of a kind.
     private func writeOut(_ kind: ExportKind) throws(Failure) {
         guard let output = outputs[kind], !output.waiting.isEmpty else { return }
         do {
@@ -191,6 +211,7 @@ final class ExportFiles {
         state.files[kind] = ExportState.File(number: file.number + 1)
     }
 
+    /// Makes the lines of a kind durable.
     private func synchronize(_ kind: ExportKind) throws(Failure) {
         try writeOut(kind)
         guard directory != nil else { return }
@@ -210,7 +231,8 @@ final class ExportFiles {
 
     /// Commits the appended lines, together with the places at which the export continues.
     func commit(feed: String, audit: ExportState.Audit) throws {
-        (state.feed, state.audit) = (feed, audit)
+        state.feed = feed
+        state.audit = audit
         let now = systemSeconds()
         for (kind, file) in state.files where file.bytes > 0 && file.begunAt + seconds <= now { try close(kind) }
         for kind in kinds { try synchronize(kind) }
@@ -248,6 +270,7 @@ final class ExportFiles {
         try synchronizeNames()
     }
 
+    /// Makes the names in the directory durable.
     private func synchronizeNames() throws(Failure) {
         guard let directory, namesChanged else { return }
         do {

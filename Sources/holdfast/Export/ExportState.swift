@@ -41,8 +41,10 @@ struct ExportState {
         /// The lowest id that may not have been written yet.
         var next: Int64 { missing.min() ?? last + 1 }
 
+        /// Whether an entry is written.
         func has(_ id: Int64) -> Bool { id <= last && !missing.contains(id) }
 
+        /// Adds entries that are now written.
         mutating func take(_ ids: [Int64]) {
             guard let newest = ids.max(), newest > 0 else { return }
             let new = Set(ids)
@@ -60,6 +62,7 @@ struct ExportState {
     /// The cursor of the feed.
     var feed = ""
     var audit = Audit()
+    /// The file of each kind that is being written.
     var files: [ExportKind: File]
 
     init(_ kinds: [ExportKind]) {
@@ -103,6 +106,7 @@ extension ExportState {
         }
     }
 
+    /// The content of the state's file.
     var json: JSONValue {
         var files = JSONObject()
         for (kind, file) in self.files.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
@@ -135,8 +139,10 @@ extension ExportState {
 }
 
 extension OpenFile {
+    /// Returns the path of the directory that has a file.
     static func directory(of path: String) -> String {
         let parent = path.split(separator: "/", omittingEmptySubsequences: false).dropLast().joined(separator: "/")
-        return parent.isEmpty ? (path.hasPrefix("/") ? "/" : ".") : parent
+        guard parent.isEmpty else { return parent }
+        return path.hasPrefix("/") ? "/" : "."
     }
 }

@@ -3,12 +3,17 @@ import JSON
 /// Detects goals that are already in the files of an export and that the feed repeats, because they were committed
 /// during the export.
 ///
+/// It is used in three steps: ``expect(_:)`` for each goal and merge that the feed will repeat, ``find(_:)`` for each
+/// line of the files, and then ``has(_:)`` for each goal before it is written.
+///
 /// Goals need not have an id, so all members are compared. A user who was merged during the export counts as the
 /// account, because the export may have read the goal before or after the merge.
 struct RepeatedGoals {
+    /// The goals of the feed that are not counted yet, because a later merge may change whose they are.
     private var expected: [(user: String, content: Int)] = []
+    /// The account into which a user was merged.
     private var accounts: [String: String] = [:]
-    /// The number of occurrences of each goal in the feed, and how many of these are in the files.
+    /// The number of occurrences of each goal in the feed, and how many of these are in the files, by the goal's hash.
     private var counts: [Int: (feed: Int, files: Int)] = [:]
     /// Users who were erased during the export. Their earlier lines in the files do not count.
     private var erased: Set<String> = []
@@ -19,8 +24,9 @@ struct RepeatedGoals {
     mutating func expect(_ line: JSONObject) {
         guard let user = line["user_id"]?.string else { return }
         guard let from = line["from"]?.string else { return expected.append((user, Self.content(line))) }
-        let (old, new) = (account(of: from), account(of: user))
-        if old != new { accounts[old] = new }
+        let former = account(of: from)
+        let latest = account(of: user)
+        if former != latest { accounts[former] = latest }
     }
 
     /// Processes a line of the files.
@@ -44,10 +50,12 @@ struct RepeatedGoals {
         return true
     }
 
+    /// Processes a line of the kind `erasure` of the feed.
     mutating func erase(_ line: JSONObject) {
         if !counts.isEmpty, let user = line["user_id"]?.string { erased.insert(user) }
     }
 
+    /// Returns the account to which a user belongs after all merges.
     private func account(of user: String) -> String {
         var user = user
         while let next = accounts[user] { user = next }
@@ -56,6 +64,7 @@ struct RepeatedGoals {
 
     private func key(_ goal: JSONObject) -> Int { key(goal["user_id"]?.string ?? "", Self.content(goal)) }
 
+    /// Returns the hash of a goal.
     private func key(_ user: String, _ content: Int) -> Int {
         var hasher = Hasher()
         hasher.combine(account(of: user))
@@ -63,6 +72,7 @@ struct RepeatedGoals {
         return hasher.finalize()
     }
 
+    /// Returns the hash of all members that belong to the goal itself, other than the user.
     private static func content(_ goal: JSONObject) -> Int {
         var content = JSONObject()
         for member in goal where !["line", "cursor", "kind", "at", "user_id"].contains(member.key) {

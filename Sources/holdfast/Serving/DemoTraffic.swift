@@ -6,8 +6,9 @@ import Storage
 /// The simulated apps and users of `holdfast demo`. They use the API over loopback, as real ones do.
 struct DemoTraffic: Sendable {
     private let server: HTTPProbe
+    /// The number of users in the days before the start.
     private static let pastUsers = 3_000
-    /// The server refuses events that are older than seven days.
+    /// The number of days before the start. The server refuses events that are older than seven days.
     private static let pastDays = 6.5
 
     /// The percentage of users who reach each goal, by experiment and variation.
@@ -27,6 +28,20 @@ struct DemoTraffic: Sendable {
     ///
     /// - Throws: ``Failure`` when the server refuses something.
     func prepare() throws(Failure) {
+        try defineAttributes()
+        try defineMetrics()
+        try defineExperiments()
+        try defineFlag()
+        let now = systemWallClock()
+        for first in stride(from: 0, to: Self.pastUsers, by: 100) {
+            try visit(first..<first + 100) { _ in
+                now - TimeSpan(days: Double.random(in: 0.02...1) * Self.pastDays)
+            }
+        }
+        try put("profiles/user-7/experiments/checkout", ["variation_key": "one-page"])
+    }
+
+    private func defineAttributes() throws(Failure) {
         try put("attributes/country", ["type": "country"])
         try put("attributes/plan", ["type": "selection", "values": ["free", "pro", "team"]])
         try put("attributes/age", ["type": "number"])
@@ -38,11 +53,17 @@ struct DemoTraffic: Sendable {
                     ["not", ["type": "custom_attribute", "name": "country", "value": "us"]],
                 ]
             ])
+    }
+
+    private func defineMetrics() throws(Failure) {
         try put(
             "metrics/orders", ["kind": "conversion", "goal": "purchase", "description": "Users who buy something."])
         try put(
             "metrics/revenue", ["kind": "total", "goal": "purchase", "description": "What a user spends."])
         try put("metrics/signups", ["kind": "conversion", "goal": "signup"])
+    }
+
+    private func defineExperiments() throws(Failure) {
         try put(
             "experiments/checkout",
             [
@@ -70,6 +91,9 @@ struct DemoTraffic: Sendable {
             "experiments/banner",
             ["variations": ["off", "on"], "audience": ["segment": "adults-abroad"], "tags": ["web"]])
         try put("experiments/onboarding", ["variations": ["short", "long"], "status": "paused", "owner": "bob"])
+    }
+
+    private func defineFlag() throws(Failure) {
         let isTeam: JSONValue = ["type": "custom_attribute", "name": "plan", "match": "exact", "value": "team"]
         try put(
             "flags/dark-mode",
@@ -78,13 +102,6 @@ struct DemoTraffic: Sendable {
                 "variations": [["key": "on", "value": true], ["key": "off", "value": false]],
                 "rules": [["audience": isTeam, "variation": "on", "traffic": 50]],
             ])
-        let now = systemWallClock()
-        for first in stride(from: 0, to: Self.pastUsers, by: 100) {
-            try visit(first..<first + 100) { _ in
-                now - TimeSpan(days: Double.random(in: 0.02...1) * Self.pastDays)
-            }
-        }
-        try put("profiles/user-7/experiments/checkout", ["variation_key": "one-page"])
     }
 
     /// Lets users arrive until the process ends.
@@ -103,14 +120,13 @@ struct DemoTraffic: Sendable {
 
     /// Simulates the visits of users: each is assigned, sees the experiments, and reaches goals. The app loses a third
     /// of the exposures to the popup, so that the sample-ratio check has something to find.
+    ///
+    /// - Parameters:
+    ///   - numbers: the numbers of the users.
+    ///   - time: returns the time of a user's visit.
     private func visit(_ numbers: Range<Int>, at time: (Int) -> Instant) throws(Failure) {
-        let users = numbers.map { (id: "user-\($0)", time: time($0)) }
-        let attributes = users.map { user -> String in
-            let plan = ["free", "free", "pro", "team"].randomElement() ?? "free"
-            let country = ["de", "fr", "us", "jp"].randomElement() ?? "de"
-            return
-                #"{"user_id":"\#(user.id)","attributes":{"country":"\#(country)","plan":"\#(plan)","age":\#(Int.random(in: 14...80))}}"#
-        }
+        let users = numbers.map { number in (id: "user-\(number)", time: time(number)) }
+        let attributes = users.map { Self.attributesLine(of: $0.id) }
         try request("POST", "/v1/profiles/attributes", Array(attributes.joined(separator: "\n").utf8))
         var exposures: [JSONValue] = []
         var goals: [JSONValue] = []
@@ -136,6 +152,15 @@ struct DemoTraffic: Sendable {
         }
         if !exposures.isEmpty { try request("POST", "/v1/exposures", JSONValue.array(exposures).encoded()) }
         if !goals.isEmpty { try request("POST", "/v1/events", JSONValue.array(goals).encoded()) }
+    }
+
+    /// Returns a line of NDJSON with random attributes of a user.
+    private static func attributesLine(of userID: String) -> String {
+        let plan = ["free", "free", "pro", "team"].randomElement() ?? "free"
+        let country = ["de", "fr", "us", "jp"].randomElement() ?? "de"
+        let age = Int.random(in: 14...80)
+        return
+            #"{"user_id":"\#(userID)","attributes":{"country":"\#(country)","plan":"\#(plan)","age":\#(age)}}"#
     }
 
     private func goal(_ name: String, _ user: String, _ time: Instant, _ value: Double?) -> JSONValue {

@@ -1,11 +1,11 @@
 import HoldfastAPI
 import StorageEdge
 
-/// Forwards requests of an edge's clients to its upstream.
+/// Forwards requests of an edge's clients to its upstream, by the connections that the edge's store has to it.
 final class EdgeForwarding: UpstreamRequests {
     private let store: EdgeStore
     /// The maximum size of a response, in bytes.
-    private static let mostBytes = 64 << 20
+    private static let maximumBytes = 64 << 20
 
     init(_ store: EdgeStore) {
         self.store = store
@@ -18,7 +18,7 @@ final class EdgeForwarding: UpstreamRequests {
                 request.method, request.target, fields: request.fields.map { "\($0.name): \($0.value)" },
                 hasToken: request.hasOwnToken, takesLong: request.takesLong,
                 body: request.body.isEmpty && !mayHaveBody ? nil : request.body,
-                mostBytes: Self.mostBytes)
+                mostBytes: Self.maximumBytes)
             return ForwardedResponse(status: response.status, fields: response.fields, body: response.body)
         } catch {
             switch error {

@@ -20,12 +20,14 @@ struct IdentitySource: Sendable {
     }
 
     private let keys: Keys
+    /// The path of the file that maps claims to scopes.
     private let scopes: String
     private let settings: IdentityProvider.Settings
     /// The id and scopes of the console as a client of the provider.
     private let client: (id: String, scopes: String)?
 
-    private static let longest = 1 << 20
+    /// The maximum size of a file or document, in bytes.
+    private static let maximumBytes = 1 << 20
 
     /// - Parameter keys: a path or a URL; `nil` for the URL in the issuer's metadata.
     init(
@@ -56,6 +58,8 @@ struct IdentitySource: Sendable {
         }
     }
 
+    /// Reads the files, and returns the provider with the published documents.
+    ///
     /// - Throws: ``Failure``, which names the file.
     func provider(_ published: Published) throws(Failure) -> IdentityProvider {
         let keySet = if case .file(let path) = keys { try Self.content(of: path) } else { published.keys }
@@ -69,11 +73,12 @@ struct IdentitySource: Sendable {
         }
     }
 
+    /// Reads a file.
     private static func content(of path: String) throws(Failure) -> [UInt8] {
         do throws(Failure) {
             let file = try OpenFile(path: path)
-            guard try file.status().st_size <= off_t(longest) else {
-                throw Failure("it has more than \(longest) bytes")
+            guard try file.status().st_size <= off_t(maximumBytes) else {
+                throw Failure("it has more than \(maximumBytes) bytes")
             }
             return try file.readToEnd()
         } catch {
@@ -81,7 +86,7 @@ struct IdentitySource: Sendable {
         }
     }
 
-    /// Values that change when a file is replaced or written.
+    /// Values that change when a file is replaced or written: the inode, size and modification time of each.
     var versions: [Int64] {
         let keyFiles = if case .file(let path) = keys { [path] } else { [String]() }
         return (keyFiles + [scopes]).flatMap { path -> [Int64] in
@@ -102,6 +107,7 @@ struct IdentitySource: Sendable {
     func fetch(seconds: Int) throws(Failure) -> Published {
         var published = Published()
         var metadata: JSONObject?
+        // Fetches the metadata when the first of its members is needed.
         func member(_ name: String) throws(Failure) -> String {
             let known = if let metadata { metadata } else { try fetchMetadata(seconds: seconds) }
             metadata = known
@@ -116,7 +122,8 @@ struct IdentitySource: Sendable {
             published.keys = try Self.get(address, seconds: seconds)
         }
         if let client {
-            let (authorization, token) = (try member("authorization_endpoint"), try member("token_endpoint"))
+            let authorization = try member("authorization_endpoint")
+            let token = try member("token_endpoint")
             _ = try Self.origin(of: authorization, "`authorization_endpoint` of \(settings.issuer)")
             let origins = [
                 try Self.origin(of: settings.issuer, "--jwt-issuer"),
@@ -146,12 +153,13 @@ struct IdentitySource: Sendable {
         return metadata
     }
 
+    /// Fetches a document.
     private static func get(_ address: String, seconds: Int) throws(Failure) -> [UInt8] {
         let response = try HTTPExchange(
             "GET", address, fields: ["Accept: application/json"], seconds: seconds, server: address)
         guard response.status == 200 else { throw Failure("\(address) must respond 200; got \(response.status)") }
-        guard response.body.count <= longest else {
-            throw Failure("\(address) must have at most \(longest) bytes; got \(response.body.count)")
+        guard response.body.count <= maximumBytes else {
+            throw Failure("\(address) must have at most \(maximumBytes) bytes; got \(response.body.count)")
         }
         return response.body
     }

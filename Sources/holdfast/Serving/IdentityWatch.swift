@@ -10,8 +10,10 @@ import Synchronization
 /// ones stay in use.
 final class IdentityWatch: Sendable {
     private struct State {
+        /// ``IdentitySource/versions`` of the files that were read last.
         var versions: [Int64]
         var published = IdentitySource.Published()
+        /// The state of the keys, for metrics and readiness.
         var keys = IdentityKeys(readAt: systemWallClock())
         var isFetching = false
         /// When the last fetch ended.
@@ -28,14 +30,19 @@ final class IdentityWatch: Sendable {
     /// The provider at the start of the server.
     let provider: IdentityProvider
 
+    /// The time between two checks of the files.
     private static let interval = DispatchTimeInterval.seconds(2)
-    /// The time between two fetches, and the pause after a failed one.
-    private static let (period, pause) = (Duration.seconds(300), Duration.seconds(30))
+    /// The time from a fetch to the next one.
+    private static let period = Duration.seconds(300)
+    /// The time from a failed fetch to the next one.
+    private static let pause = Duration.seconds(30)
     /// The minimum time between fetches for unknown keys, because callers may send any number of tokens with unknown
     /// keys.
     private static let shortestPause = Duration.seconds(5)
-    /// The time limit of a request in seconds: at the start, for which the server waits, and later.
-    private static let (firstLimit, limit) = (5, 15)
+    /// The time limit of a request at the start in seconds. It is short because the server waits for the response.
+    private static let firstLimit = 5
+    /// The time limit of later requests in seconds.
+    private static let limit = 15
 
     /// - Throws: ``Failure`` if a file is invalid. If the provider does not respond, it is asked again later.
     init(_ source: IdentitySource, _ logger: Logger) throws(Failure) {
@@ -66,11 +73,12 @@ final class IdentityWatch: Sendable {
     func begin(_ access: AccessControl) {
         share(access)
         access.onUnknownKey { [weak self] in self?.fetchSoon(access) ?? false }
-        timer.setEventHandler { [weak self] in self?.look(access) }
+        timer.setEventHandler { [weak self] in self?.check(access) }
         timer.schedule(deadline: .now() + Self.interval, repeating: Self.interval)
         timer.resume()
     }
 
+    /// Ends the checks.
     func cancel() {
         timer.cancel()
     }
@@ -82,6 +90,8 @@ final class IdentityWatch: Sendable {
         access.signIn = signIn
     }
 
+    /// Fetches the keys because a token names an unknown one, unless they were fetched a moment ago.
+    ///
     /// - Returns: whether the keys are being fetched.
     private func fetchSoon(_ access: AccessControl) -> Bool {
         guard !source.keysAreInFile else { return false }
@@ -95,7 +105,8 @@ final class IdentityWatch: Sendable {
         return isFetching
     }
 
-    private func look(_ access: AccessControl) {
+    /// Reads the files if they have changed, and fetches the documents if a fetch is due. The timer calls this.
+    private func check(_ access: AccessControl) {
         let versions = source.versions
         let (isChanged, isDue) = state.withLock { state in
             defer { state.versions = versions }
@@ -132,6 +143,7 @@ final class IdentityWatch: Sendable {
         share(access)
     }
 
+    /// Fetches the published documents.
     private func fetch(_ access: AccessControl) {
         do throws(Failure) {
             let published = try source.fetch(seconds: Self.limit)
@@ -147,13 +159,15 @@ final class IdentityWatch: Sendable {
         share(access)
     }
 
+    /// Stores the result of a fetch.
     private static func note(_ published: IdentitySource.Published, in state: inout State) {
         state.published = published
         state.keys.readAt = systemWallClock()
         state.keys.failure = nil
-        (state.isFetching, state.fetchedAt, state.nextFetch) = (false, .now, .now + period)
+        endFetch(in: &state, next: period)
     }
 
+    /// Stores and logs the failure of a fetch. The former documents stay.
     private static func note(_ failure: Failure, in state: inout State, _ source: IdentitySource, _ logger: Logger) {
         logger.error(
             "what the identity provider publishes could not be fetched; the former stays active",
@@ -166,6 +180,13 @@ final class IdentityWatch: Sendable {
                 + "then stay active"
             : "what the identity provider publishes could not be fetched yet; nobody can sign in"
                 + (source.keysAreInFile ? " to the console" : " with it")
-        (state.isFetching, state.fetchedAt, state.nextFetch) = (false, .now, .now + pause)
+        endFetch(in: &state, next: pause)
+    }
+
+    /// - Parameter delay: the time until the next fetch.
+    private static func endFetch(in state: inout State, next delay: Duration) {
+        state.isFetching = false
+        state.fetchedAt = .now
+        state.nextFetch = .now + delay
     }
 }

@@ -35,12 +35,12 @@ struct LineLogHandler: LogHandler {
         set { metadata[key] = newValue }
     }
 
+    /// Standard error, under a lock so that lines of several threads do not mix.
     private static let output = Mutex(LogOutput(descriptor: STDERR_FILENO))
 
     func log(event: LogEvent) {
         let all = metadata.merging(event.metadata ?? [:]) { _, new in new }
         let line = line(event.level, event.message, all)
-        // Under a lock, so that lines of several threads do not mix.
         Self.output.withLock { output in
             output.write(line) { dropped in
                 self.line(
@@ -50,6 +50,7 @@ struct LineLogHandler: LogHandler {
         }
     }
 
+    /// Returns a line in the form of this handler.
     private func line(_ level: Logger.Level, _ message: Logger.Message, _ metadata: Logger.Metadata) -> String {
         let time = Date().formatted(
             .iso8601.year().month().day().timeZone(separator: .omitted).time(includingFractionalSeconds: true))
@@ -64,10 +65,11 @@ struct LineLogHandler: LogHandler {
     ) -> String {
         var members = [("time", quoted(time)), ("level", quoted(level.rawValue)), ("message", quoted("\(message)"))]
         members += metadata.sorted { $0.key < $1.key }.map { ($0.key, json($0.value)) }
-        return "{" + members.map { quoted($0.0) + ":" + $0.1 }.joined(separator: ",") + "}"
+        return "{" + members.map { name, value in quoted(name) + ":" + value }.joined(separator: ",") + "}"
     }
 
-    /// Numbers stay numbers, so that tools can compare and add them; everything else becomes text.
+    /// Returns a value as JSON. Numbers stay numbers, so that tools can compare and add them; everything else becomes
+    /// text.
     private static func json(_ value: Logger.Metadata.Value) -> String {
         switch value {
         case .stringConvertible(let number as any BinaryInteger): "\(number)"

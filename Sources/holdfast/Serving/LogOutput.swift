@@ -1,6 +1,7 @@
 import Glibc
 
-/// Writes lines to a descriptor. If the reader hangs, lines are dropped, so that the server does not wait for it.
+/// Writes lines to a descriptor. If its reader hangs, lines are dropped, so that the server does not wait for the
+/// reader.
 struct LogOutput {
     private let descriptor: Int32
     /// The number of lines dropped since the last one that was written.
@@ -32,7 +33,8 @@ struct LogOutput {
             rest = rest.dropFirst(count)
         }
         if rest.isEmpty {
-            (dropped, isCut) = (0, false)
+            dropped = 0
+            isCut = false
         } else {
             dropped += 1
             isCut = isCut || rest.count < bytes.count

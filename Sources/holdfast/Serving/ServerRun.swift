@@ -11,7 +11,8 @@ import Storage
 import StorageEdge
 import Tracing
 
-/// One run of the server, from its configuration to the end of the process.
+/// One run of the server, from its configuration to the end of the process. ``run(whenListening:)`` tells its steps in
+/// their order; the functions below have the details.
 struct ServerRun {
     private var configuration: ServeConfiguration
     private let settings: Settings
@@ -21,23 +22,6 @@ struct ServerRun {
         self.configuration = configuration
         self.settings = settings
         logger = LineLogHandler.makeLogger(configuration.logFormat, level: configuration.logLevel)
-    }
-
-    /// - Throws: ``ConfigurationError`` if an option needs a library that is not installed.
-    private func expectLibraries() throws {
-        let ofCryptography = [
-            ("--tokens-file", configuration.tokensFile != nil), ("--jwt-issuer", configuration.identity != nil),
-            ("--mcp", configuration.services.servesAssistants),
-        ]
-        if let (option, _) = ofCryptography.first(where: \.1), !CryptographyLibrary.isInstalled {
-            throw ConfigurationError(reason: Failure("\(option) needs libcrypto: apt-get install libssl3"))
-        }
-        let ofRequests = [
-            ("--upstream", configuration.upstream != nil), ("--traces-endpoint", configuration.traces != nil),
-        ]
-        if let (option, _) = ofRequests.first(where: \.1), http_client_is_available() == 0 {
-            throw ConfigurationError(reason: Failure("\(option) needs libcurl: apt-get install libcurl4"))
-        }
     }
 
     /// Serves until SIGTERM or SIGINT.
@@ -63,62 +47,26 @@ struct ServerRun {
         let signals = Signals(delay: configuration.shutdownDelay)
 
         warnOfUnknownVariables()
-        let limit = try DescriptorLimit(raisingFor: configuration.http)
-        if let shortage = limit.shortage { logger.warning("\(shortage)") }
-        configuration.http.limits.connections = limit.connections
+        try limitConnections()
         let store = try openStore()
         var isStopped = false
         defer { if !isStopped { store.close() } }
-        let audit = try BackgroundSession(store, label: "signals")
-        signals.onHangUp { [logger, configuration] in
-            let upstream = configuration.upstreamTokenFile.flatMap { path in
-                (store as? EdgeStore).map { UpstreamTokenReload(path: path, store: $0, access: access) }
-            }
-            let reload = {
-                let problem = upstream?.read(logger)
-                // An edge need not have a token file.
-                guard tokens != nil || upstream == nil else { return problem }
-                return Self.reload(tokens, access, audit, logger) ?? problem
-            }
-            if let notifier { notifier.reloading(reload) } else { _ = reload() }
-        }
+        try reloadOnHangUp(signals, tokens, access, store, notifier)
         let tracer = configuration.traces?.tracer(logger)
         if let tracer {
             let system = configuration.database.isPostgreSQL ? "postgresql" : "sqlite"
             configuration.services.tracing = Services.Tracing(tracer, databaseSystem: system)
         }
         let projects = try ProjectCatalog(store: store, logger: logger)
-        let sharing: SharePolicy = configuration.sharesIDs ? .allow : .refuse(.all)
-        let loaded =
-            try configuration.datafile.map { try DatafileSource(path: $0).load(into: projects, sharing: sharing) } ?? []
-        if !configuration.sharesIDs, let warning = projects.snapshot().sharedIDsWarning {
-            logger.warning("\(warning)")
-        }
+        let loaded = try loadDatafiles(into: projects)
         let services = Services(
             store: store, projects: projects, events: try EventQueue(store: store), access: access,
             build: BuildInfo(version: Holdfast.version, startedAt: Date().timeIntervalSince1970), logger: logger,
             options: configuration.services, upstream: (store as? EdgeStore).map(EdgeForwarding.init))
         let server = try listen(services)
-        logger.info(
-            "listening",
-            metadata: [
-                "address": "http://\(server.address)", "database": "\(configuration.database)",
-                "profiles": .stringConvertible(store.metrics().profiles),
-                "event_loops": .stringConvertible(configuration.http.eventLoops),
-                "datafiles": "\(loaded.joined(separator: ","))", "tokens": access.isOpen ? "none" : "required",
-                "read_only": .stringConvertible(configuration.store.isReadOnly),
-                "version": "\(Holdfast.version)",
-                "pid": .stringConvertible(getpid()),
-            ])
+        logListening(server, services, datafiles: loaded)
         notifier?.serve(server, store)
-        if !configuration.store.isReadOnly {
-            if !store.isCopy {
-                services.scheduler.start()
-                services.webhooks.start()
-            }
-            services.uses.start(services.projects)
-        }
-        if !store.isCopy { services.monitor.start() }
+        startBackgroundWork(services)
         try whenListening(server.address)
         let name = signals.waitForTermination()
         logger.notice("stopping", metadata: ["signal": "\(name)"])
@@ -137,6 +85,46 @@ struct ServerRun {
         }
     }
 
+    // MARK: Checks before the start
+
+    /// - Throws: ``ConfigurationError`` if an option needs a library that is not installed.
+    private func expectLibraries() throws {
+        let optionsOfCryptography = [
+            ("--tokens-file", configuration.tokensFile != nil), ("--jwt-issuer", configuration.identity != nil),
+            ("--mcp", configuration.services.servesAssistants),
+        ]
+        if let (option, _) = optionsOfCryptography.first(where: \.1), !CryptographyLibrary.isInstalled {
+            throw ConfigurationError(reason: Failure("\(option) needs libcrypto: apt-get install libssl3"))
+        }
+        let optionsOfRequests = [
+            ("--upstream", configuration.upstream != nil), ("--traces-endpoint", configuration.traces != nil),
+        ]
+        if let (option, _) = optionsOfRequests.first(where: \.1), http_client_is_available() == 0 {
+            throw ConfigurationError(reason: Failure("\(option) needs libcurl: apt-get install libcurl4"))
+        }
+    }
+
+    /// Refuses a public address without tokens: every caller would be an admin, so only this host may connect.
+    private func refuseOpenAddress(_ access: AccessControl) throws {
+        let address: SocketAddress
+        do throws(SocketAddressError) {
+            address = try SocketAddress(resolving: configuration.http.address)
+        } catch {
+            if error.isTemporary { throw error }
+            throw ConfigurationError(reason: error)
+        }
+        guard access.isOpen, !address.isLoopback || configuration.approvals > 1 else { return }
+        guard configuration.approvals == 1 else {
+            throw ConfigurationError(
+                reason: Failure("--approvals 2 needs callers with names: give --tokens-file or --jwt-issuer, too"))
+        }
+        throw ConfigurationError(
+            reason: Failure(
+                "refusing to listen on \(address), which others can reach, without access tokens: "
+                    + "give --tokens-file PATH with lines 'scope name secret', or --jwt-issuer, or listen on 127.0.0.1")
+        )
+    }
+
     /// Warns of unknown variables, which may be misspelt. Variables of `holdfast health` and of commands are known,
     /// because they may share the environment of the server.
     private func warnOfUnknownVariables() {
@@ -147,6 +135,16 @@ struct ServerRun {
         }
     }
 
+    /// Limits the connections to those for which there are descriptors.
+    private mutating func limitConnections() throws {
+        let limit = try DescriptorLimit(raisingFor: configuration.http)
+        if let shortage = limit.shortage { logger.warning("\(shortage)") }
+        configuration.http.limits.connections = limit.connections
+    }
+
+    // MARK: Start
+
+    /// - Throws: ``ConfigurationError`` if only another configuration can help.
     private func openStore() throws -> any Store {
         do {
             return try StoreFactory.open(configuration, logger)
@@ -155,6 +153,22 @@ struct ServerRun {
         }
     }
 
+    /// Stores the datafiles of `--datafile`, and makes them active.
+    ///
+    /// - Returns: their SDK keys.
+    private func loadDatafiles(into projects: ProjectCatalog) throws -> [String] {
+        let sharing: SharePolicy = configuration.sharesIDs ? .allow : .refuse(.all)
+        let loaded =
+            try configuration.datafile.map { try DatafileSource(path: $0).load(into: projects, sharing: sharing) } ?? []
+        if !configuration.sharesIDs, let warning = projects.snapshot().sharedIDsWarning {
+            logger.warning("\(warning)")
+        }
+        return loaded
+    }
+
+    /// Starts the server.
+    ///
+    /// - Throws: ``ConfigurationError`` if the process may not use the address, ``Failure`` if it is in use.
     private func listen(_ services: Services) throws -> HTTPServer {
         do {
             let server = try HTTPServer(configuration.http) { try HoldfastApplication(services: services, loop: $0) }
@@ -178,25 +192,55 @@ struct ServerRun {
                 + "another Holdfast server by --reuse-port"
     }
 
-    /// Refuses a public address without tokens: every caller would be an admin, so only this host may connect.
-    private func refuseOpenAddress(_ access: AccessControl) throws {
-        let address: SocketAddress
-        do throws(SocketAddressError) {
-            address = try SocketAddress(resolving: configuration.http.address)
-        } catch {
-            if error.isTemporary { throw error }
-            throw ConfigurationError(reason: error)
+    private func logListening(_ server: HTTPServer, _ services: Services, datafiles: [String]) {
+        logger.info(
+            "listening",
+            metadata: [
+                "address": "http://\(server.address)", "database": "\(configuration.database)",
+                "profiles": .stringConvertible(services.store.metrics().profiles),
+                "event_loops": .stringConvertible(configuration.http.eventLoops),
+                "datafiles": "\(datafiles.joined(separator: ","))",
+                "tokens": services.access.isOpen ? "none" : "required",
+                "read_only": .stringConvertible(configuration.store.isReadOnly),
+                "version": "\(Holdfast.version)",
+                "pid": .stringConvertible(getpid()),
+            ])
+    }
+
+    /// Starts the services that work by themselves. The store of an edge is a copy: its experiments and webhooks are
+    /// the upstream's work. A read-only server changes nothing.
+    private func startBackgroundWork(_ services: Services) {
+        let isCopy = services.store.isCopy
+        if !configuration.store.isReadOnly {
+            if !isCopy {
+                services.scheduler.start()
+                services.webhooks.start()
+            }
+            services.uses.start(services.projects)
         }
-        guard access.isOpen, !address.isLoopback || configuration.approvals > 1 else { return }
-        guard configuration.approvals == 1 else {
-            throw ConfigurationError(
-                reason: Failure("--approvals 2 needs callers with names: give --tokens-file or --jwt-issuer, too"))
+        if !isCopy { services.monitor.start() }
+    }
+
+    // MARK: Reload
+
+    /// Reads the token files again at each SIGHUP, and reports that to systemd.
+    private func reloadOnHangUp(
+        _ signals: Signals, _ tokens: TokenFile?, _ access: AccessControl, _ store: any Store,
+        _ notifier: ServiceNotifier?
+    ) throws {
+        let audit = try BackgroundSession(store, label: "signals")
+        signals.onHangUp { [logger, configuration] in
+            let upstream = configuration.upstreamTokenFile.flatMap { path in
+                (store as? EdgeStore).map { UpstreamTokenReload(path: path, store: $0, access: access) }
+            }
+            let reload = {
+                let problem = upstream?.read(logger)
+                // An edge need not have a token file.
+                guard tokens != nil || upstream == nil else { return problem }
+                return Self.reload(tokens, access, audit, logger) ?? problem
+            }
+            if let notifier { notifier.reloading(reload) } else { _ = reload() }
         }
-        throw ConfigurationError(
-            reason: Failure(
-                "refusing to listen on \(address), which others can reach, without access tokens: "
-                    + "give --tokens-file PATH with lines 'scope name secret', or --jwt-issuer, or listen on 127.0.0.1")
-        )
     }
 
     /// Activates the tokens of the file. If the file is invalid, the former tokens stay active.
@@ -231,6 +275,8 @@ struct ServerRun {
             return problem
         }
     }
+
+    // MARK: Shutdown
 
     /// Completes requests in flight, commits accepted writes, and releases everything.
     private func stop(_ server: HTTPServer, _ services: Services) {
@@ -290,9 +336,11 @@ struct DescriptorLimit {
     init(raisingFor http: HTTPServer.Configuration) throws {
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         var limit = rlimit()
-        let (wanted, reserve) = (http.limits.connections, Self.reserve(http))
+        let wanted = http.limits.connections
+        let reserve = Self.reserve(http)
         guard getrlimit(resource, &limit) == 0 else {
-            (connections, shortage) = (wanted, nil)
+            connections = wanted
+            shortage = nil
             return
         }
         let needed = rlim_t(wanted + reserve)
@@ -302,7 +350,8 @@ struct DescriptorLimit {
             getrlimit(resource, &limit)
         }
         guard limit.rlim_cur < needed else {
-            (connections, shortage) = (wanted, nil)
+            connections = wanted
+            shortage = nil
             return
         }
         connections = max(0, Int(clamping: limit.rlim_cur) - reserve)

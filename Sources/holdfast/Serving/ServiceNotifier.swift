@@ -36,6 +36,7 @@ final class ServiceNotifier: Sendable {
         interval = try Self.watchdogInterval(environment)
     }
 
+    /// Returns half of the watchdog's timeout; `nil` if there is no watchdog for this process.
     private static func watchdogInterval(_ environment: [String: String]) throws -> DispatchTimeInterval? {
         guard let text = environment["WATCHDOG_USEC"], !text.isEmpty else { return nil }
         // The variable is for another process, such as a wrapper of this one.
@@ -60,7 +61,7 @@ final class ServiceNotifier: Sendable {
         if let interval { feedWatchdog(every: interval, server, store) }
     }
 
-    /// Continues until the process ends, because a shutdown may hang, too.
+    /// Notifies the watchdog at an interval, until the process ends: a shutdown may hang, too.
     private func feedWatchdog(every interval: DispatchTimeInterval, _ server: HTTPServer, _ store: any Store) {
         queue.asyncAfter(deadline: .now() + interval) { [self] in
             Task { if await checkLoops(of: server) { send("WATCHDOG=1", "STATUS=\(status(of: store))") } }
@@ -82,6 +83,7 @@ final class ServiceNotifier: Sendable {
         return true
     }
 
+    /// Returns the status, with the failure of the store if writes fail.
     private func status(of store: any Store) -> String {
         let (status, isStopping) = state.withLock { ($0.status, $0.isStopping) }
         guard !isStopping, let failure = store.writeFailure else { return status }
@@ -119,6 +121,7 @@ final class ServiceNotifier: Sendable {
         send("STOPPING=1", "STATUS=shutting down", "EXTEND_TIMEOUT_USEC=\(microseconds)")
     }
 
+    /// Sends lines `NAME=VALUE`.
     private func send(_ lines: String...) {
         let text = lines.map { $0.split(whereSeparator: \.isNewline).joined(separator: " ") }.joined(separator: "\n")
         if let problem = socket.send(text) {
@@ -133,7 +136,7 @@ private struct NotifySocket: Sendable {
     /// A `sockaddr_un`, up to the end of the name.
     private let address: [UInt8]
 
-    /// - Throws: ``Failure``
+    /// - Throws: ``Failure`` if the path is invalid, or if there is no free descriptor.
     init(_ path: String) throws {
         var name = Array(path.utf8)
         let longest = MemoryLayout.size(ofValue: sockaddr_un().sun_path) - 1

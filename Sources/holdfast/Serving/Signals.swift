@@ -17,12 +17,13 @@ final class Signals {
         signal(SIGPIPE, SIG_IGN)
         // Writing to a file at its size limit returns an error instead, as with a full disk.
         signal(SIGXFSZ, SIG_IGN)
-        // Must not end the process before the handler is set.
+        // SIGHUP must not end the process before its handler is set.
         signal(SIGHUP, SIG_IGN)
         observe(SIGTERM) { [termination] in termination.asked(by: "SIGTERM") }
         observe(SIGINT) { [termination] in termination.asked(by: "SIGINT") }
     }
 
+    /// Calls a handler at each SIGHUP.
     func onHangUp(_ handler: @escaping @Sendable () -> Void) {
         observe(SIGHUP, handler)
     }
@@ -39,6 +40,7 @@ final class Signals {
         if delay > 0 { termination.waitForDelay(delay) }
     }
 
+    /// Calls a handler on the queue at each signal of a number.
     private func observe(_ number: Int32, _ handler: @escaping @Sendable () -> Void) {
         signal(number, SIG_IGN)
         let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
@@ -48,6 +50,8 @@ final class Signals {
     }
 }
 
+/// The requests to end the process. The first signal begins the shutdown; the second one ends its delay, or without a
+/// delay the process.
 private final class Termination: Sendable {
     private struct State {
         var first: String?
@@ -56,6 +60,7 @@ private final class Termination: Sendable {
     }
 
     private let state: Mutex<State>
+    /// Signalled for the first signal, and for the end of the delay.
     private let semaphore = DispatchSemaphore(value: 0)
 
     init(hasDelay: Bool) {

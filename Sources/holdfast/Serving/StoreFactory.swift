@@ -12,13 +12,15 @@ import StorageSQLite
 
 /// Opens the store that the configuration names. Only this type names concrete stores.
 enum StoreFactory {
+    /// Opens the store of a server.
+    ///
     /// - Throws: `DatabaseError` when the database cannot be used.
     static func open(_ configuration: ServeConfiguration, _ logger: Logger) throws -> any Store {
-        let store = try openToWrite(configuration, logger)
+        let store = try openWritable(configuration, logger)
         return configuration.store.isReadOnly ? try ReadOnlyStore(store) : store
     }
 
-    private static func openToWrite(_ configuration: ServeConfiguration, _ logger: Logger) throws -> any Store {
+    private static func openWritable(_ configuration: ServeConfiguration, _ logger: Logger) throws -> any Store {
         var configuration = configuration
         configuration.store.reportClock = { $0.log(to: logger) }
         guard !configuration.database.isPostgreSQL else { return try openPostgreSQL(configuration, logger) }
@@ -74,12 +76,11 @@ enum StoreFactory {
         from source: DatabaseLocation, to target: DatabaseLocation
     ) throws -> (source: any CopySource, target: any CopyTarget) {
         // The source is opened first: it must exist, so a misspelt name does not create the target.
-        let source: any CopySource =
+        let copySource: any CopySource =
             try source.isPostgreSQL ? copyPostgreSQL(source, isTarget: false) : SQLiteCopy.source(path: source.text)
-        return (
-            source,
+        let copyTarget: any CopyTarget =
             try target.isPostgreSQL ? copyPostgreSQL(target, isTarget: true) : SQLiteCopy.target(path: target.text)
-        )
+        return (copySource, copyTarget)
     }
 
     #if PostgreSQL
@@ -184,6 +185,8 @@ extension DatabaseLocation: CustomStringConvertible {
         #endif
     }
 }
+
+// MARK: - Events of stores in the log
 
 extension StoreClock.Event {
     fileprivate func log(to logger: Logger) {

@@ -5,6 +5,8 @@ import HoldfastAPI
 struct TokenFile: Sendable {
     let path: String
 
+    /// Reads the tokens.
+    ///
     /// - Throws: ``Failure`` with the file and the line; it never quotes a secret.
     func read() throws -> [Token] {
         let text = try contents()
@@ -50,7 +52,8 @@ struct SecretFile {
     /// Reads the file. If the path is a symbolic link, as mounted secrets often are, the permissions of its target
     /// count.
     func text() throws(Failure) -> String {
-        let (file, mode): (OpenFile, mode_t)
+        let file: OpenFile
+        let mode: mode_t
         do throws(Failure) {
             file = try OpenFile(path: path)
             mode = try file.status().st_mode

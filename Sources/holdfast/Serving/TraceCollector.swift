@@ -29,12 +29,12 @@ struct TraceCollector: Sendable {
         self.url = hasPath ? url : (url.hasSuffix("/") ? String(url.dropLast()) : url) + "/v1/traces"
     }
 
+    /// Returns a tracer that sends its spans to the collector.
     func tracer(_ logger: Logger) -> Tracer {
-        let (url, headersFile) = (url, headersFile)
-        return Tracer(
+        Tracer(
             sample: sample, resource: [("service.name", service), ("service.version", Holdfast.version)],
-            send: { body, seconds in Self.send(body, to: url, headersFile, seconds: seconds) },
-            report: { reason in
+            send: { [url, headersFile] body, seconds in Self.send(body, to: url, headersFile, seconds: seconds) },
+            report: { [url] reason in
                 if let reason {
                     logger.warning("spans cannot be sent", metadata: ["collector": "\(url)", "reason": "\(reason)"])
                 } else {
@@ -59,6 +59,7 @@ struct TraceCollector: Sendable {
         return lines.map(String.init)
     }
 
+    /// Posts spans to the collector, and waits for its response.
     private static func send(
         _ body: [UInt8], to url: String, _ headersFile: String?, seconds: Int
     ) -> Tracer.Delivery {

@@ -2,12 +2,13 @@
 
 const root = new URL("../", document.baseURI);
 const tokenKey = "holdfast.token";
-/// What renews a token of an identity provider; only the tab that signed in has it.
+/// The refresh token of an identity provider. Only the tab that signed in has it.
 const renewalKey = "holdfast.renewal";
 const projectKey = "holdfast.project";
 
-/// Dispatches `lost` and `found` (the server), `waiting` (for a response), `changed` (a datafile) and `refused` (the
-/// token).
+/// Dispatches events to the screens: `lost` and `found` when the server stops or starts to respond, `waiting` when the number
+/// of slow requests changes, `changed` for a new datafile, `refused` for a refused token, `proposals` for other proposals,
+/// and `token` and `out` from other tabs.
 export const server = new EventTarget();
 const tell = (name, detail) => server.dispatchEvent(new CustomEvent(name, { detail }));
 
@@ -23,32 +24,36 @@ export class Problem extends Error {
 	}
 }
 
-/// There was no response.
+/// The error for a request without a response.
 export class Unreachable extends Error {
 	constructor() { super("The server does not respond."); }
 }
 
+/// The access token, kept by the tab.
 export const token = {
 	get: () => sessionStorage.getItem(tokenKey),
 	set: value => sessionStorage.setItem(tokenKey, value),
 	forget() { [tokenKey, renewalKey].forEach(key => sessionStorage.removeItem(key)); },
 };
 
+/// What is needed to renew the token: the refresh token, and when the token expires.
 export const renewal = {
 	get: () => JSON.parse(sessionStorage.getItem(renewalKey)),
 	set: value => sessionStorage.setItem(renewalKey, JSON.stringify(value)),
 };
 
-/// Who is signed in, as the server says: `name`, `scope`, and `scopes`, those whose routes may be called.
+/// The person or program that is signed in: `name`, `scope`, and `scopes`, the scopes whose routes it may call.
 export let me = { scopes: [] };
+/// Asks the server who is signed in.
 export async function identify() { me = await get("/v1/whoami", null, { silent: true }); }
 
-/// Whether who is signed in may call routes of a scope. What they may not do is not offered.
+/// Whether the caller may call routes of a scope. Screens do not offer actions that would be refused.
 export const may = scope => me.scopes.includes(scope);
-/// The same of routes that concern all projects.
+/// Whether the caller may call routes of a scope that concern all projects.
 export const mayAll = scope => may(scope) && me.projects === null;
 
-/// The tabs of a browser share a token while one of them is open: a new tab asks the others for theirs.
+/// Shares the token between the tabs of a browser: a new tab asks the others for theirs. Messages are `"token?"`, `"out"` (to
+/// sign out), `{ token }` as the response, and `{ former, token }` for a renewed token.
 const session = new BroadcastChannel(`holdfast.session ${root.pathname}`);
 session.onmessage = ({ data }) => {
 	if (data === "token?") { if (token.get()) session.postMessage({ token: token.get() }); }
@@ -72,12 +77,13 @@ export function renewToken(renewed) {
 
 export const signOutEverywhere = () => session.postMessage("out");
 
-/// The projects that the stream of changes named, with their revisions.
+/// The projects that the stream of changes has named, by SDK key, with the revisions of their datafiles.
 export const projects = new Map();
+/// The project that the console shows.
 export const project = {
-	/// The default project's key; null while it is not known, or the only one.
+	/// The default project's key; null while it is not known, or if there is only one project.
 	default: null,
-	/// The project that addresses name; null if there is only one.
+	/// The project that addresses of screens name; null if there is only one.
 	named: () => project.get() ?? (projects.size > 1 ? project.default : null),
 	/// The chosen project; null for the default one.
 	get() {
@@ -87,11 +93,12 @@ export const project = {
 	set: key => sessionStorage.setItem(projectKey, key),
 };
 
-/// Aborts the reads of the current screen when it is left.
+/// The signal of the current screen, which aborts its reads when it is left.
 let screen;
 
 /// The requests of the current screen, oldest first.
 export let requests = [];
+/// Begins a screen, whose requests are collected from now on.
 export function begin(signal) {
 	screen = signal;
 	requests = [];
@@ -128,10 +135,10 @@ export function ahead(path, query) {
 	early.set(url.href, fetch(url, { headers: { ...projectHeader(), ...credential() }, cache: "no-store", credentials: "omit" }).then(response => response.ok ? response : null, () => null));
 }
 
-/// Forgets what no screen has asked for.
+/// Forgets early responses that no screen has asked for.
 export const forgetEarly = () => early.clear();
 
-/// Takes the response that was asked for early; `null` if there is none, or an error.
+/// Takes the early response to a read; `null` if the read was not sent early, or failed.
 async function takeEarly(method, { href }) {
 	if (method !== "GET" || !early.has(href)) return null;
 	const response = early.get(href);
@@ -139,6 +146,7 @@ async function takeEarly(method, { href }) {
 	return response;
 }
 
+/// The URL of a path. Query parameters without a value are left out; those with an array are repeated.
 function addressOf(path, query) {
 	const url = new URL(path.slice(1), root);
 	for (const [name, value] of Object.entries(query ?? {})) {
@@ -152,7 +160,8 @@ function projectHeader(sdkKey) {
 	return key ? { "X-Optimizely-SDK-Key": key } : {};
 }
 
-/// Sends a request.
+/// Sends a request with the token, and returns `{ status, data, etag, request }`. Throws a `Problem` if the server refuses it,
+/// or if it was stored as a proposal (202), and `Unreachable` without a response.
 ///
 /// `options`: `query`, `body` (an object), `ifMatch`, `ifNoneMatch`, `text` (whether to return the response as text),
 /// `lines` (as JSON lines), `sdkKey` (of another project than the chosen one), `silent` (not among the curl commands).
@@ -187,17 +196,19 @@ export async function call(method, path, options = {}) {
 	return { status: response.status, data, etag: response.headers.get("ETag"), request };
 }
 
+/// Reads a resource, and returns its data.
 export const get = async (path, query, options) => (await call("GET", path, { query, ...options })).data;
 
-/// The changes that wait for a second person, for who may approve them; `proposals` of `server` tells of others.
+/// The changes that wait for a second person, if the caller may approve them. `server` dispatches `proposals` when they change.
 export let proposals = [];
 
+/// Reads the proposals again.
 export async function readProposals() {
-	// Without a second person nothing waits.
+	// A server that needs no second person has no proposals.
 	if (!may("admin") || me.approvals === 1) return;
 	// A new server has no project.
 	const { proposals: found = [], approvals } = (await get("/v1/proposals", { status: "pending", limit: 100 }, { silent: true, signal: null }).catch(() => null)) ?? {};
-	// An edge learns it from its upstream.
+	// An edge learns from its upstream whether a second person is needed.
 	me.approvals ??= approvals;
 	if (found.length > 0) {
 		const { proposed } = await import("./sentences.js");
@@ -226,6 +237,7 @@ function parse(text) {
 	try { return JSON.parse(text); } catch { return { detail: text.slice(0, 500) }; }
 }
 
+/// Adds a request to those that are shown as curl commands, each once.
 function remember(request) {
 	const known = requests.findIndex(other => curl(other) === curl(request));
 	if (known >= 0) requests.splice(known, 1);
@@ -246,8 +258,11 @@ export function curl(request) {
 
 const quoted = text => /^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 
-/// `null` while the stream of changes is not wanted.
+// MARK: The stream of changes
+
+/// Aborts the reading of the stream; `null` while this tab does not follow it.
 let following = null;
+/// Whether this tab wants changes, and whether it is the tab that reads the stream.
 let isWanted = false, isReading = false;
 
 /// The tabs of a browser share one stream of changes, because a browser opens only six connections to a server: the tab
@@ -262,6 +277,7 @@ tabs.onmessage = ({ data }) => {
 	else noteChange(data);
 };
 
+/// Dispatches an event in all tabs.
 const tellAll = name => { tell(name); tabs.postMessage(name); };
 
 /// Follows the stream of changes until `stopFollowing`, except while the tab is hidden.
@@ -319,6 +335,7 @@ async function readChanges(signal) {
 	}
 }
 
+/// Reads server-sent events until the stream ends.
 async function readEvents(reader) {
 	let buffer = "";
 	for (;;) {
@@ -337,6 +354,7 @@ async function readEvents(reader) {
 	}
 }
 
+/// Stores the revision of a project, and tells the screens if it is another one.
 function noteChange(change) {
 	const former = projects.get(change.sdk_key);
 	projects.set(change.sdk_key, change.revision);

@@ -1,29 +1,33 @@
-// Starts the console: signs in, finds the screen of an address, keeps the frame around it.
+// The entry point of the console: signs in, shows the screen of an address, and keeps the frame around it.
+//
+// Each screen is a module with `show(context)`, which returns its elements, and perhaps `ahead(address)`, which sends its first
+// reads early.
 
 import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
 import { banner, button, dialog, failure, field, link, message, page, submitButton, to, typedIn } from "./parts.js";
 
-/// Path, name, pictogram, module, and the scope without which the screen is not offered; by group.
+/// All screens by group: path, name, icon, module (default: the path), and the scope that a caller needs for it.
 const screens = Object.entries({
 	Test: [["today", "Today", "today"], ["experiments", "Experiments", "experiment"], ["flags", "Flags", "flag"], ["holdouts", "Holdouts", "holdout", "catalog"]],
 	Data: [["metrics", "Metrics", "metric", "catalog"], ["users", "Users", "user"], ["segments", "Segments", "segment", "attributes"], ["attributes", "Attributes", "attribute"], ["live", "Live", "live"]],
 	Administration: [["proposals", "Approvals", "check", "proposals", "admin"], ["audit", "Audit log", "audit", "audit", "admin"], ["webhooks", "Webhooks", "webhook", "webhooks", "admin"], ["datafiles", "Datafiles", "datafile"], ["projects", "Projects", "project", "catalog"], ["tokens", "Tokens", "token", "catalog", "admin"]],
 }).flatMap(([group, list]) => list.map(([path, name, icon, module = path, scope = "read"]) => ({ group, path, name, icon, module: `./${module}.js`, scope })));
+/// The screens that the caller may use.
 const offered = () => screens.filter(s => s.scope === "read" ? api.may("read") : api.mayAll(s.scope));
 
 const main = document.getElementById("main");
 const bar = document.querySelector(".bar");
 const connection = document.getElementById("connection");
-/// The screen that is shown, and its address.
+/// The context of the screen that is shown, and its address.
 let current = null, shown = null;
 /// A screen with unsaved changes, kept while its user signs in again: its context, elements and address.
 let kept = null;
 let isFirst = true;
-/// Whether a screen is being loaded; the one before is still scrolled.
+/// Whether a screen is being loaded. Until it is there, scrolling concerns the screen before.
 let isArriving = false;
 
-/// `#/experiments/checkout?goal=purchase` is `["experiments", "checkout"]` and its query.
+/// Splits an address: `#/experiments/checkout?goal=purchase` is `["experiments", "checkout"]` and its query.
 function parse(hash) {
 	const [path, query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
 	const decode = part => { try { return decodeURIComponent(part); } catch { return part; } };
@@ -33,10 +37,11 @@ function parse(hash) {
 /// Runs an automatic update; a failure is not shown.
 const quietly = async action => { try { await action(); } catch { /* It is tried again. */ } };
 
-/// Failed loads of modules: a browser remembers that an address could not be loaded, so the next try has another one.
+/// The number of failed loads of modules. A browser remembers that an address could not be loaded, so the next try uses another
+/// address.
 let failures = 0;
 
-/// Loads a module of the page. While the server is away that fails like any request.
+/// Loads a module of the page. Throws `Unreachable` while the server is away, like a request.
 async function load(name) {
 	try { return await import(failures ? `${name}?again=${failures}` : name); } catch (error) {
 		if (!(error instanceof TypeError)) throw error;
@@ -45,7 +50,7 @@ async function load(name) {
 	}
 }
 
-/// The address names the project, so that a link shows everybody the same.
+/// Makes the address name the project, so that a link shows the same to everybody.
 function nameProject(query) {
 	const given = query.get("project");
 	if (given !== null && given !== api.project.named()) {
@@ -58,7 +63,7 @@ function nameProject(query) {
 	history.replaceState(history.state, "", `${location.hash.split("?")[0]}?${query}`);
 }
 
-/// Scrolls to where the page was when its entry of the history was left, while it grows.
+/// Scrolls to where the page was when its entry of the history was left. Scrolls again while the page grows, until the user does.
 function restoreScroll(top) {
 	scrollTo(0, top);
 	if (top === 0) return;
@@ -69,9 +74,10 @@ function restoreScroll(top) {
 	setTimeout(stop, 3_000);
 }
 
-/// What is typed in the form of an address, kept by the tab until it is saved or given up: a reload or a crash loses nothing.
+/// The draft of the form at an address. The tab keeps it until it is saved or given up, so a reload or a crash loses nothing.
 const draftOf = address => typedIn(address.replace(/[?&]project=[^&]*/, "").split("&")[0] + (api.project.get() ?? ""));
 
+/// Shows the screen of the present address.
 async function navigate(isReload) {
 	const { parts, query } = parse(location.hash);
 	const screen = screens.find(s => s.path === parts[0]);
@@ -139,6 +145,7 @@ async function navigate(isReload) {
 	isFirst = false;
 }
 
+/// Draws the list of screens, and marks the present one.
 function markScreen(screen) {
 	const shownScreens = offered(), entry = s => h("li",
 		h("a", { href: to(s.path), "aria-current": s === screen ? "page" : null }, icon(s.icon), s.name, s.path === "proposals" && api.proposals.length > 0 && h("span.badge.warn.count", { title: "that wait" }, api.proposals.length)));
@@ -146,7 +153,7 @@ function markScreen(screen) {
 	openMenu(false);
 }
 
-/// On a phone the screens are a menu.
+/// Opens or closes the list of screens, which is a menu on a phone.
 function openMenu(isOpen) {
 	bar.classList.toggle("open", isOpen);
 	document.getElementById("open-menu").setAttribute("aria-expanded", String(isOpen));
@@ -154,8 +161,10 @@ function openMenu(isOpen) {
 
 document.getElementById("open-menu").addEventListener("click", () => openMenu(!bar.classList.contains("open")));
 
+/// The number of calls of `showAccount`.
 let shownAccounts = 0;
 
+/// Draws who is signed in, and the choice of a project.
 async function showAccount() {
 	const keys = [...api.projects.keys()], number = shownAccounts += 1;
 	// Without the permission to list projects, the first of them is shown as the choice.
@@ -175,7 +184,7 @@ async function showAccount() {
 				if (!await mayLeave()) return showAccount();
 				const { parts } = parse(location.hash);
 				api.project.set(e.target.value);
-				// An element of one project means nothing in another one.
+				// Another project need not have the element that is shown.
 				location.hash = `#/${parts[0]}?project=${encodeURIComponent(e.target.value)}`;
 			} },
 				keys.map(key => h("option", { value: key, selected: key === chosen }, key)))),
@@ -183,6 +192,7 @@ async function showAccount() {
 			h("button", { class: "button quiet", onclick: signOut, title: "In all tabs" }, icon("out"), "Sign out")]);
 }
 
+/// Signs out in all tabs.
 async function signOut() {
 	if (!await mayLeave()) return;
 	current.isChanged = () => false;
@@ -201,11 +211,11 @@ function leave() {
 
 api.server.addEventListener("out", () => { if (api.token.get()) leave(); });
 
-/// Shows the screens if the server accepts the token. Meanwhile the first one is loaded with what it will read.
+/// Shows the screens if the server accepts the token. The module and reads of the first screen are loaded at the same time.
 async function enter() {
 	const { parts: [path, ...parts], query } = parse(location.hash || "#/today");
 	const screen = screens.find(s => s.path === path);
-	// What the modules of most pages import in turn, so that it comes at the same time.
+	// Most modules import these two. Importing them here loads all modules at the same time.
 	if (screen && !kept && parts.length > 0) for (const name of ["sentences", "conditions"]) import(`./${name}.js`).catch(() => { /* It is imported again. */ });
 	if (screen && !kept) import(screen.module).then(module => module.ahead?.({ parts, query })).catch(() => { /* The screen says what is wrong. */ });
 	await api.identify();
@@ -239,7 +249,8 @@ async function mayLeave() {
 	return answer === "leave";
 }
 
-/// Asks for a token, or to sign in at the identity provider if the server has one. `problem` is why that failed before.
+/// Shows the form for a token, and a button for the identity provider if the server has one. `problem` is the error of the last
+/// attempt.
 function showSignIn(problem) {
 	document.querySelectorAll("dialog[open]").forEach(d => d.close());
 	if (current?.isChanged()) kept = { context: current, elements: [...main.childNodes], address: shown };
@@ -285,12 +296,13 @@ history.scrollRestoration = "manual";
 let scrolling;
 addEventListener("scroll", () => {
 	clearTimeout(scrolling);
-	// Before the address changes, so that the entry that is left has it.
+	// The position is stored before the address changes, while the entry that will be left is still the present one.
 	scrolling = setTimeout(() => { if (shown === location.hash && !isArriving) history.replaceState({ scroll: Math.round(scrollY) }, ""); }, 60);
 }, { passive: true });
 
 let isLost = false;
 
+/// Tells whether the server responds, and how fast.
 function showConnection() {
 	document.getElementById("progress").hidden = api.waiting.slow === 0;
 	const notice = isLost ? ["The server does not respond.", "What you see may be outdated. The console retries automatically."]
@@ -324,7 +336,7 @@ api.server.addEventListener("changed", () => {
 addEventListener("hashchange", async () => {
 	if (bar.hidden || location.hash === shown) return;
 	if (await mayLeave()) return navigate();
-	// Back to the address of the screen that stays.
+	// The screen stays, so the address becomes that of the screen again.
 	history.pushState(null, "", shown);
 });
 
@@ -337,7 +349,7 @@ addEventListener("keydown", event => {
 	}
 });
 const openPalette = async () => {
-	// What is typed until the palette is there is meant for it.
+	// Keys that are pressed while the palette is loaded belong to it.
 	let typed = "";
 	const keep = event => {
 		if (event.key.length !== 1 || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -356,7 +368,7 @@ document.querySelector(".skip").addEventListener("click", event => { event.preve
 /// Whether the identity provider has sent the browser back.
 const isReturn = /[?&](code|error)=/.test(location.search);
 
-/// Enters with the token of another tab, if this one has none.
+/// Enters with the token of this tab, of the identity provider that has sent the browser back, or of another tab.
 async function begin() {
 	if (isReturn) {
 		try { await (await import("./sign-in.js")).finish(); } catch (error) { return showSignIn(error); }
@@ -369,7 +381,7 @@ async function begin() {
 	}
 }
 
-// A server without tokens accepts everybody.
+// Without a token, too: a server without tokens accepts everybody.
 try { await begin(); } catch (error) {
 	if (error.status !== 401) replace(main, failure(error), button("Try again", () => location.reload(), "primary"));
 }

@@ -28,12 +28,12 @@ async function attributes(context) {
 			doing("Delete…", () => confirmDelete("attributes", "attribute", a.name, "The attribute and its values of all users are deleted. This cannot be undone."), context.reload, "quiet")), "row-actions"]], attributes));
 }
 
-/// Throws an error at the field of the name if another element has it.
+/// Throws an error, which is shown at the field of the name, if another element has the name.
 function refuseTaken(names, name, noun) {
 	if (names.includes(name)) throw new api.Problem(412, { detail: `There is another ${noun} with this name. Choose another name, or edit that one.`, pointer: "/name" });
 }
 
-/// `taken` are the names of other attributes.
+/// Opens the dialog of a new attribute, or of `former`. `taken` are the names of other attributes.
 async function define(taken, former) {
 	const name = field("Name", h("input", { required: true, value: former?.name ?? "", readonly: Boolean(former) }), { pointer: "/name" });
 	const type = field("Type", select(types, former?.type ?? "string", { disabled: Boolean(former), onchange: () => update() }), { pointer: "/type", hint: "The type never changes." });
@@ -78,7 +78,7 @@ async function segment(context, name) {
 	})));
 }
 
-/// `taken` are the names of other segments.
+/// The form of a segment; `name` is null for a new one, `taken` are the names of other segments.
 function editor(context, name, form, taken, saved) {
 	const problems = h("div");
 	const draft = context.draft.get();

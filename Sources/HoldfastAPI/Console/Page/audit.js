@@ -11,7 +11,7 @@ const actions = `override.set assignment.remove profile.erase profile.merge forc
 	flag.put flag.delete holdout.put holdout.delete metric.put metric.delete attribute.put attribute.delete segment.put segment.delete project.put project.delete webhook.put webhook.delete webhook.rotate webhook.pause sticky.delete proposal.put proposal.approve proposal.reject tokens.reload database.migrate`.split(/\s+/);
 const verbs = { put: "saved", set: "set", remove: "removed", erase: "erased", merge: "merged", archive: "archived", conclude: "concluded", reopen: "reopened", ramp: "ramped", bandit: "let the bandit look at", schedule: "did what is due of", verdict: "sees another verdict of", warning: "sees other warnings of", delete: "deleted", reload: "reloaded", approve: "approved", reject: "rejected", migrate: "migrated", rotate: "made another secret of", pause: "paused" };
 
-/// `experiment.put` in words: "saved experiment", or "save experiment" of what is to be done.
+/// An action in words: `experiment.put` is "saved experiment"; for the future, "save experiment".
 export function inWords(action, isFuture) {
 	const [noun, verb] = action.split(".");
 	return `${isFuture ? verb.replace("put", "save") : verbs[verb] ?? verb} ${noun.replace("_", " ")}`;
@@ -44,26 +44,27 @@ export async function show(context) {
 		place);
 }
 
-/// Converts local time to the format of the API.
+/// Converts a local time to the format of the API.
 const instant = text => text ? new Date(text).toISOString() : null;
 
 const isOfUser = action => ["override.set", "assignment.remove"].includes(action);
 /// The experiments that entries name by their ids.
 export const namedIn = entries => named([...new Set(entries.filter(e => isOfUser(e.action)).map(e => e.target))]);
 
-/// `experiments` are the ones whose keys are shown instead of their ids.
+/// The list of entries. `experiments`, by id, are shown by their keys instead of their ids.
 export const entryList = (entries, experiments = new Map()) => h("ul.entries", entries.map(entry => h("li",
 	h("div.entry", h("span", h("strong", entry.author), " ", inWords(entry.action), " ", targetOf(entry, experiments), entry.user_id !== null && [" for ", link(to("users", entry.user_id), entry.user_id)], entry.after?.reason && `: “${entry.after.reason}”`, moved(entry) && h("div.small.faint", moved(entry))),
 		h("span.faint", moment(entry.recorded_at))),
 	(entry.before ?? entry.after) !== null && lazily("Before and after", () => [sideBySide(entry.before, entry.after), h("p.note", exactTime(entry.recorded_at), " · request ", code(entry.request_id ?? "–"))]))));
 
-/// What an entry moved, member by member: "Traffic 5% → 20%"; of what is new, what it is.
+/// What an entry changed, member by member: "Traffic 5% → 20%". For a new element, its main members.
 export function moved({ before, after }) {
 	if (!after) return "";
 	const isNew = !before || elementOf(before) === before && elementOf(after) !== after;
 	return inLine(differences(before, after).filter(d => !isNew || ["variations", "traffic", "type", "kind", "goal", "share", "rules"].includes(d.name)));
 }
 
+/// The target of an entry, as a link if it has a screen.
 function targetOf(entry, experiments) {
 	if (!entry.target) return null;
 	const screen = ["experiments", "flags", "segments"].find(s => entry.action.startsWith(`${s.slice(0, -1)}.`));

@@ -1,4 +1,4 @@
-// What a project measures and keeps apart, and what the server has: metrics, holdouts, projects and tokens.
+// The screens of metrics and holdouts of a project, and of the projects and tokens of the server.
 
 import { h, icon } from "./dom.js";
 import * as api from "./api.js";
@@ -32,6 +32,7 @@ async function metrics(context) {
 
 const kinds = [["conversion", "conversion: who reached a goal"], ["count", "count: events per user"], ["total", "total: sum of values per user"], ["mean", "mean: value per event"], ["retention", "retention: who came back"], ["funnel", "funnel: who reached goals one after the other"], ["ratio", "ratio: one goal over another"]];
 
+/// Opens the dialog of a new metric, or of `former`. The kind decides which fields are shown.
 async function defineMetric(former) {
 	const part = name => former?.[name] ? `${former[name].goal}` : "";
 	const input = (label, value, pointer, options = {}, hint) => field(label, h("input", { value: value ?? "", ...options }), { pointer, hint });
@@ -109,6 +110,7 @@ async function holdout(context, key) {
 	}));
 }
 
+/// Opens the dialog of a new holdout, or of `former`.
 async function defineHoldout(former) {
 	const key = field("Key", h("input", { required: true, readonly: Boolean(former), value: former?.key ?? "" }), { pointer: "/key" });
 	const share = field("Held out", h("input", { type: "number", min: 0, max: 100, step: 0.01, required: true, value: former?.share ?? 5 }), { pointer: "/share", after: h("span.unit", "%") });
@@ -135,6 +137,7 @@ async function projects(context) {
 			["Actions", p => h("div", doing("Edit…", () => defineProject([], p), context.reload, "quiet")), "row-actions"]], all));
 }
 
+/// Opens the dialog of a new project, or of `former`. `taken` are the keys of other projects.
 async function defineProject(taken, former) {
 	const key = field("SDK key", h("input", { required: true, maxlength: 255, readonly: Boolean(former), value: former?.sdk_key ?? "" }), { pointer: "/sdk_key", hint: "Apps name the project by it." });
 	const name = field("Name", h("input", { maxlength: 255, value: former?.name ?? "" }), { pointer: "/name" });

@@ -8,6 +8,7 @@ import { decimal } from "./format.js";
 export const tint = index => ({ "--c": `var(--c${index % 10})` });
 export const swatch = index => h("span.key.fill", { style: tint(index) });
 
+/// A small line without an axis, for a cell of a table.
 export function sparkline(values) {
 	const width = 96, height = 24, top = Math.max(...values, 1);
 	const x = index => 2 + index * (width - 4) / Math.max(1, values.length - 1), y = value => height - 3 - value / top * (height - 6);
@@ -30,7 +31,7 @@ export function scale(values, includeZero) {
 export function axis(scale, format) {
 	const width = 160, x = value => round(3.2 + (value - scale.low) / (scale.high - scale.low) * (width - 6.4));
 	const ticks = marks(scale.low, scale.high, 3);
-	// Where labels would touch, that of 0 stays.
+	// Where labels would touch, the label of 0 stays.
 	const named = ticks.filter(tick => tick === 0 || (!ticks.includes(0) || Math.abs(x(tick) - x(0)) > 40));
 	const isNamed = tick => named.every(other => other === 0 || Math.abs(other) >= Math.abs(tick) || Math.abs(x(other) - x(tick)) > 60) && named.includes(tick);
 	return h("svg", { viewBox: `0 0 ${width} 22`, class: "axis", "aria-hidden": "true", width, height: 22 },
@@ -38,8 +39,8 @@ export function axis(scale, format) {
 		ticks.map(tick => [h("line.grid", { x1: x(tick), x2: x(tick), y1: 14, y2: 22 }), isNamed(tick) && h("text.tick", { x: x(tick), y: 10, "text-anchor": x(tick) < 16 ? "start" : x(tick) > width - 16 ? "end" : "middle" }, format(tick))]));
 }
 
-/// An interval with its estimate. `margin` draws that of a guardrail; `tone` is a CSS class, `zero` draws the line of no difference, `inner` is a second
-/// interval.
+/// An interval with its estimate, `middle`. `inner` is a second interval, `margin` draws the margin of a guardrail, `zero` draws
+/// the line of no difference, and `tone` is a CSS class.
 export function interval({ low, high, middle, inner, scale, tone, zero, margin, label }) {
 	const width = 200, height = 24, center = height / 2;
 	const x = value => round(4 + (Math.min(Math.max(value, scale.low), scale.high) - scale.low) / (scale.high - scale.low) * (width - 8));
@@ -75,7 +76,8 @@ function marks(low, high, count = 4) {
 /// line of no difference.
 export function lineChart({ title, labels, series, format = decimal, mark = format.axis ?? format, height = 200, fromZero = true, hasNumbers = true, limits, zero }) {
 	const place = h("div.chart-place");
-	// The legend of the page, whose place may have taken over this chart from an earlier one.
+	// Shows the values at an index in the legend. The chart may be drawn in the place of an earlier one (`adopt`), which then has
+	// the legend.
 	const read = index => {
 		const [moment, ...readings] = legend().children;
 		moment.textContent = index === null ? "" : labels[index];

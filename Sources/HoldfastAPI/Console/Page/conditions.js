@@ -1,4 +1,6 @@
 // Conditions of audiences and segments: a form that edits them, and their description in words.
+//
+// The form edits a tree of rows with at most one level of groups. Other conditions are edited as JSON.
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
@@ -38,9 +40,9 @@ export async function vocabulary() {
 	return { attributes, segments };
 }
 
-/// A form for conditions. The returned element has `read()`, which returns the conditions, or `null` for everybody, and
-/// `check()`, which marks what is incomplete and says so. It shows how many users match. `segment` names the one with
-/// the conditions.
+/// A form for conditions, which shows how many users match. The returned element has `read()`, which returns the conditions, or
+/// `null` for everybody, and `check()`, which marks incomplete conditions and returns the fault. `segment` is the name of the
+/// segment that has the conditions.
 export function conditionsForm(initial, { attributes, segments, segment, pointer = "/audience", required = false }) {
 	let tree = toTree(initial);
 	let raw = tree === undefined ? JSON.stringify(initial, null, 2) : null;
@@ -133,7 +135,7 @@ export function conditionsForm(initial, { attributes, segments, segment, pointer
 		return first ? "A condition needs a value." : null;
 	}
 
-	/// Counts the users once the conditions have not changed for a moment; readers, of stored segments.
+	/// Counts the users once the conditions have not changed for a moment. Readers may only count those of a stored segment.
 	function onchange() {
 		clearTimeout(counting);
 		const audience = read();
@@ -158,12 +160,14 @@ function toTree(value) {
 	return row ? { all: true, rows: [row] } : toGroup(value, o => toRow(o) ?? toGroup(o, toRow));
 }
 
+/// Converts a group, whose operands are converted by `read`; `undefined` if it has others.
 function toGroup(value, read) {
 	if (!isGroup(value) || value[0] === "not") return undefined;
 	const rows = (["and", "or"].includes(value[0]) ? value.slice(1) : value).map(read);
 	return rows.includes(undefined) ? undefined : { all: value[0] === "and", rows };
 }
 
+/// Converts a condition on an attribute or segment to a row; `undefined` for others.
 function toRow(value) {
 	if (isGroup(value)) {
 		if (value[0] !== "not" || value.length !== 2) return undefined;
@@ -178,6 +182,7 @@ function toRow(value) {
 	return { name: value.name, match: value.match ?? "exact", value: value.value };
 }
 
+/// Converts rows of the form to conditions; `null` for none.
 function fromTree(node) {
 	const rows = node.rows.map(row => {
 		if (row.rows) return row.rows.length ? fromTree(row) : undefined;

@@ -62,6 +62,7 @@ function differences(former, latter) {
 	return [...listed, { name: "project", ...rest }].filter(d => JSON.stringify(d.before) !== JSON.stringify(d.after));
 }
 
+/// The list of differences, in pages.
 function changes(former, latter, names) {
 	const differing = differences(former, latter);
 	if (differing.length === 0) return empty("The two are equal");

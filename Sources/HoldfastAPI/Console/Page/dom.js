@@ -1,10 +1,9 @@
-// Elements are created by calls, never by parsing HTML, so that data cannot become markup.
+// Creates and updates elements. They are created by calls, never by parsing HTML, so that data cannot become markup.
 
 const svgNames = new Set(["svg", "path", "line", "rect", "circle", "text", "polyline"]);
 
-/// Creates an element: `h("p.note", { id: "a" }, "text", child)`. Properties that begin with `on` are
-/// listeners, `style` sets properties of the style, `label` is `aria-label`, and `null` and
-/// `false` leave an attribute out.
+/// Creates an element: `h("p.note", { id: "a" }, "text", child)`. Properties that begin with `on` are listeners, `style` sets
+/// properties of the style, `label` is `aria-label`, and `null` and `false` leave an attribute out.
 export function h(name, properties, ...children) {
 	const [tag, ...classes] = name.split(".");
 	const element = svgNames.has(tag) ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
@@ -43,12 +42,14 @@ export function append(element, children) {
 	return element;
 }
 
+/// Replaces the content of an element.
 export function replace(element, ...children) {
 	element.replaceChildren();
 	return append(element, children);
 }
 
-/// Gives an element new content, but keeps what is alike: focus, scroll positions and open details stay.
+/// Gives an element new content, but keeps child elements of the same kind, so that focus, scroll positions and open details
+/// stay.
 export function update(element, ...content) {
 	const successor = append(document.createElement(element.localName), content);
 	adoptChildren(element, successor);
@@ -67,7 +68,8 @@ function adoptChildren(element, successor) {
 
 const isAlike = (one, other) => one.nodeName === other.nodeName && one.getAttribute?.("class") === other.getAttribute?.("class");
 
-/// `node.adopt` takes over the state of a successor of the same kind, where elements and listeners do not say all.
+/// Takes over the attributes, listeners and children of a successor. An element with state of its own has a function `adopt` for
+/// that.
 function adopt(element, successor) {
 	if (element.adopt) return element.adopt(successor);
 	for (const { name } of [...element.attributes]) if (!successor.hasAttribute(name) && name !== "open") element.removeAttribute(name);
@@ -80,7 +82,7 @@ function adopt(element, successor) {
 	adoptChildren(element, successor);
 }
 
-/// Ids are made anew for each element, and stay with the one that has them.
+/// Attributes that are not taken over: ids are new for each element, and others refer to them.
 const referring = new Set(["id", "for", "aria-labelledby", "aria-describedby"]);
 
 let lastID = 0;

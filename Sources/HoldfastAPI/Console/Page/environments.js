@@ -1,4 +1,4 @@
-// Where experiments and flags stand in all projects of the server, and how one is copied to the next project.
+// Compares experiments and flags in all projects of the server, and copies one to the next project.
 
 import { h, update } from "./dom.js";
 import * as api from "./api.js";
@@ -6,14 +6,14 @@ import { badge, banner, choose, confirm, dash, empty, found, link, page, pending
 import { decimal, plural, sentence } from "./format.js";
 import { differences, effectsInWords, listed } from "./sentences.js";
 
-/// What a copy takes over: what is tested, and not how far it is in a project, such as status, traffic and ramp.
+/// The members that a copy takes over. The state in a project, such as status, traffic and ramp, is not copied.
 const copied = {
 	experiments: ["variations", "audience", "name", "hypothesis", "description", "owner", "tags", "metrics", "plan", "assignment_ttl"],
 	flags: ["type", "variations", "rules", "otherwise", "tags", "description"],
 };
 const noun = { experiments: "experiment", flags: "flag" };
 
-/// An element without what belongs to its project.
+/// An element without the members that belong to its project.
 function portable(kind, element) {
 	const body = {};
 	for (const name of copied[kind]) if (element[name] !== undefined) body[name] = element[name];
@@ -76,7 +76,7 @@ export async function show(context) {
 	return page("All projects", { above, below: "Where each experiment or flag stands. A copy takes over what is defined; status, traffic and ramp stay those of the project, and what is new there is a draft, or off." }, place);
 }
 
-/// Shows what a copy changes, and for whom, and makes it once that was confirmed.
+/// Shows what a copy would change, and for whom, and makes it after a confirmation.
 async function copyTo(kind, element, source, target) {
 	const path = api.path(kind, element.key), options = { sdkKey: target };
 	const former = await api.call("GET", path, options).catch(error => { if (error.status === 404) return null; throw error; });

@@ -13,7 +13,7 @@ import { banditForm, lifetimeField, metricsForm, rampForm, ruleForm } from "./pl
 const defaults = { variations: [{ key: "control", weight: 50 }, { key: "new", weight: 50 }], traffic: 100, audience: null, enrollment: "open", status: "draft", group: null, name: "", description: "", hypothesis: "", owner: "", tags: [], metrics: null, plan: null, schedule: null, ramp: null, assignment_ttl: null, bandit: null };
 const wide = matchMedia("(min-width: 1250px)");
 
-/// `key` is `null` for a new experiment.
+/// The screen of the form; `key` is `null` for a new experiment.
 export async function show(context, key) {
 	const stored = key === null ? null : await load(key);
 	const experiment = stored?.data;
@@ -75,7 +75,7 @@ export async function show(context, key) {
 
 	let reviewed = 0, timer, last = "";
 
-	/// Shows the changes with their effects. While somebody types, it says nothing of what is still missing.
+	/// Shows the changes with their effects. A live review, while somebody types, does not complain about missing fields.
 	async function openReview(isLive) {
 		clearTimeout(timer);
 		const number = reviewed += 1;
@@ -114,10 +114,10 @@ export async function show(context, key) {
 		if (isLive) replace(review, content);
 	}
 
-	/// Beside the form there is room for a review that follows what is typed.
+	/// Keeps the draft. On a wide screen, a live review stands beside the form and follows it.
 	function typed() {
 		const draft = { key: keyField.input.value, definition: read() }, text = JSON.stringify(draft);
-		// Leaving a field tells of nothing new; the button that is being pressed must stay as it is.
+		// Leaving a field fires an event without a change. The button that is being pressed must stay enabled.
 		if (text === last) return;
 		last = text;
 		context.draft.set(draft);
@@ -128,6 +128,7 @@ export async function show(context, key) {
 		timer = setTimeout(() => { if (!context.signal.aborted && context.isChanged()) openReview(true); else review.replaceChildren(); }, 500);
 	}
 
+	/// Saves the experiment.
 	async function submit(name, body, pressed) {
 		pressed.disabled = true;
 		try {
@@ -196,7 +197,7 @@ function definition(experiment) {
 	};
 }
 
-/// A bandit without what its looks found.
+/// A bandit without the findings of its looks.
 function banditOf(bandit) {
 	if (!bandit) return null;
 	const { state, ...said } = bandit;
@@ -205,13 +206,13 @@ function banditOf(bandit) {
 
 const hundredth = value => Math.round(value * 100) / 100;
 
-/// What the form changes, as sentences; of a new experiment, what it says.
+/// The changes as sentences; for a new experiment, its members.
 function described(body, original) {
 	const former = original && Object.fromEntries(Object.keys(body).map(name => [name, original[name]]));
 	return listed(differences(former ?? {}, body), !original);
 }
 
-/// The server's preview of the changes.
+/// The effects of the changes, from the server's preview.
 function effects(preview) {
 	const { moves, warnings } = preview;
 	return [warnings.map(w => banner("warn", sentence(w.message))),
@@ -219,6 +220,7 @@ function effects(preview) {
 		h("ul.changes", effectsInWords(preview).map(text => h("li", text)))];
 }
 
+/// A field for a percentage, with a slider.
 function percentField(label, value, options) {
 	const number = h("input", { type: "number", min: 0, max: 100, step: 0.01, value, required: true, oninput: () => { range.value = number.value; } });
 	const range = h("input", { type: "range", min: 0, max: 100, step: 1, value, label: `${label}, slider`, oninput: () => { number.value = range.value; } });

@@ -38,7 +38,7 @@ export async function named(ids) {
 	return found;
 }
 
-/// The parameters of results that say which users count, and how much of what they did.
+/// The query parameters of results that restrict them to some users, or to some of their events.
 export const filterNames = ["attribute", "value", "segment", "days", "window", "enrolled_from", "enrolled_to"];
 export const filtersOf = query => Object.fromEntries(filterNames.map(name => [name, query.get(name)]));
 
@@ -55,6 +55,7 @@ export function shares(experiment) {
 		h("span.rest", { style: { "flex-grow": Math.max(0, 100 - experiment.variations.reduce((sum, v) => sum + v.share, 0)) } }));
 }
 
+/// What a change of the status means for users.
 const explanations = {
 	paused: "While it is paused, nobody gets a variation. Assignments stay stored, and apply again when it runs.",
 	running: "Users get variations again. Those who had one keep it.",
@@ -113,7 +114,7 @@ export function controlRamp(experiment, action) {
 	});
 }
 
-/// What waits for a second person, as sentences.
+/// A banner with the proposals for an experiment; false if there are none.
 export function waiting(key) {
 	const found = waitingOf(key), text = p => [p.said, `, proposed by ${p.author} `, moment(p.created_at), ". "], approvals = link(to("proposals"), "Approvals");
 	return found.length > 0 && banner("warn", found.length > 1 ? `${found.length} changes wait for a second person` : "Waits for a second person",
@@ -126,11 +127,11 @@ const pauseSwitch = (experiment, changed) => toggle(`${experiment.key} is runnin
 const active = "draft,running,paused,concluded,not_started";
 const filters = [["active", "Active"], ["draft", "Draft"], ["running", "Running"], ["paused", "Paused"], ["concluded", "Concluded"], ["not_started", "Not started"], ["archived", "Archived"], ["all", "All"]];
 const size = 25;
-/// What the list can be sorted by, and whether it then begins with the greatest.
+/// The orders of the list, by their names in the API: the label, and whether the greatest comes first.
 const orders = { name: ["Name"], status: ["Status"], verdict: ["Verdict", true], users: ["Users", true], day: ["Age", true], traffic: ["Traffic", true], owner: ["Owner"], tags: ["Tags"] };
 const pageOf = query => Math.max(1, Number(query.get("page")) || 1);
 
-/// What the list asks the server for.
+/// The query of the list.
 function question(query) {
 	const chosen = query.get("status") ?? "active";
 	return {
@@ -161,7 +162,7 @@ async function list(context) {
 	const refresh = async () => { const found = await load(); if (found) draw(found); };
 	const set = changes => { context.setQuery({ page: null, ...changes }); return refresh().catch(error => replace(content, failure(error))); };
 
-	/// Sorts by a column, or turns its order around; after that the newest come first again.
+	/// Sorts by a column. The second click reverses the order, and the third one restores the newest first.
 	function sort(by, isSame) {
 		const first = orders[by]?.[1] ? null : "asc", isTurned = isSame && query.get("order") !== first;
 		return set(by && !isTurned ? { sort: by, order: isSame ? first ? null : "asc" : first } : { sort: null, order: null });
@@ -191,7 +192,7 @@ async function list(context) {
 		replace(tag, tags.length > 0 && choose("Tag", [["", "Any tag"], ...tags], query.get("tag") ?? "", value => set({ tag: value })));
 		if (experiments.length === 0 && total > 0) return set({});
 		sortBox.value = query.get("sort") ?? "";
-		// By what the address says, which is newer than the rows after two quick clicks.
+		// The address is newer than the rows after two quick clicks.
 		const sorting = { by: query.get("sort"), isDescending: query.get("order") !== "asc", sort: by => sort(by, by === query.get("sort")) };
 		update(content, total === 0 ? empty("No match", "Change the search.") : [table("Experiments", columns, experiments, { sorting, kind: "compact" }),
 			pager(first, experiments.length, total, by => { set({ page: number + by > 1 ? number + by : null }).then(() => content.querySelector(by > 0 ? ".pages button:last-child:enabled, .pages button" : ".pages button:enabled")?.focus()); })]);
@@ -213,7 +214,7 @@ async function list(context) {
 		summary, content);
 }
 
-/// What the results say, or what is wrong.
+/// The cell of the verdict: the decision, and alarms.
 function outcome({ verdict, alarms, conclusion, status }) {
 	const wrong = alarms.map(a => h("div", { title: sentence(a.message) }, badge(alarmNames[a.kind] ?? a.kind, a.kind === "no_exposures" ? "warn" : "bad")));
 	if (conclusion && status === "concluded") return [h("span", conclusion.winner ? ["everybody gets ", h("strong", conclusion.winner)] : "no winner"), wrong];
@@ -224,7 +225,7 @@ function outcome({ verdict, alarms, conclusion, status }) {
 
 const alarmNames = { sample_ratio: "split is wrong", guardrail: "guardrail", stalled: "ramp stalled", no_exposures: "no new users", exposures_after_end: "still shown" };
 
-/// The users of each day from the first to the last, also of those without any.
+/// The number of users of each day from the first to the last, also of days without any.
 function everyDay(days) {
 	const users = new Map(days.map(d => [d.day, d.users]));
 	const counts = [];
@@ -232,7 +233,7 @@ function everyDay(days) {
 	return counts;
 }
 
-/// How long an experiment has had users, and the step of its ramp.
+/// The cell of the age: since when an experiment has had users, and the step of its ramp.
 function age({ first_day: first, ramp, bandit, status, schedule }) {
 	const days = first && Math.floor((Date.now() - Date.parse(first)) / 86_400_000) + 1;
 	return [first ? h("span", { title: `First users on ${utcDay(first)}` }, `day ${integer(days)}`) : schedule?.start_at && status === "draft" ? ["starts ", moment(schedule.start_at)] : dash(),

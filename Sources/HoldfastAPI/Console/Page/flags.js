@@ -60,13 +60,14 @@ export function ahead({ parts, query }) {
 	else if (parts.length > 0) api.ahead(api.path("flags", parts.join("/")));
 }
 
+/// Asks for confirmation, and turns a flag on or off.
 const turn = flag => confirm(`Turn ${flag.enabled ? "off" : "on"} ${flag.key}?`, [h("p", flag.enabled ? "Everybody gets the default, and its experiments pause. Users keep their assignments." : "Its rules apply again."),
 	effectOf(() => api.call("POST", api.path("flags", flag.key, "preview"), { body: { enabled: !flag.enabled } }))], {
 	label: flag.enabled ? "Turn off" : "Turn on", done: () => `${flag.key} is ${flag.enabled ? "off" : "on"}.`,
 	action: () => change(api.path("flags", flag.key), { body: { enabled: !flag.enabled } }),
 });
 
-/// The effect of a change in people, as the server's preview counts it.
+/// The number of users whom a change concerns, as the server's preview counts them.
 const effectOf = preview => pending(async () => {
 	try {
 		const { users, moves, warnings } = (await preview()).data;
@@ -82,7 +83,7 @@ const effectOf = preview => pending(async () => {
 	}
 }, "Counting the users who would get another value…");
 
-/// A flag for those who may not edit it.
+/// A flag that the caller may not edit, or that is defined elsewhere.
 function view(flag) {
 	const isExperiment = flag.defined_by === "experiment", isOwn = flag.defined_by === "flag";
 	return page(flag.key, { above: link(to("flags"), "Flags"), below: status(flag.enabled ? "on" : "off") },
@@ -95,11 +96,12 @@ const wide = matchMedia("(min-width: 1250px)");
 const blank = { key: "", type: "boolean", enabled: true, description: "", tags: [], variations: [{ key: "on", value: true }, { key: "off", value: false }], rules: [], otherwise: "off" };
 const members = ["type", "enabled", "description", "tags", "variations", "rules", "otherwise"];
 const definition = flag => Object.fromEntries(members.map(m => [m, flag[m]]));
-/// What people say of a flag: without what the server adds to its rules and variations.
+/// The definition without the members that the server adds to rules and variations.
 const plain = flag => ({ ...definition(flag), variations: flag.variations.map(({ key, value }) => ({ key, value })),
 	rules: flag.rules.map(({ key, audience, variation, traffic, experiment }) => ({ ...(audience ? { audience } : {}), ...(experiment ? { experiment: { weights: experiment.weights, traffic: experiment.traffic ?? 100, status: experiment.status } } : { variation, traffic: traffic ?? 100 }) })) });
 const initial = { boolean: false, string: "", integer: 0, double: 0, json: {} };
 
+/// The form of a flag; `stored` is null for a new one.
 async function edit(context, stored, etag) {
 	const words = await vocabulary();
 	const draft = context.draft.get();
@@ -136,7 +138,7 @@ async function edit(context, stored, etag) {
 		(moves[by < 0 ? 0 : 1].disabled ? moves[by < 0 ? 1 : 0] : moves[by < 0 ? 0 : 1]).focus();
 	}
 
-	/// A rule is dragged by its handle, and dropped above or below another one.
+	/// The index of the rule that is being dragged by its handle; it is dropped above or below another one.
 	let dragged = null;
 	const half = (event, item) => { const box = item.getBoundingClientRect(); return event.clientY > box.top + box.height / 2 ? 1 : 0; };
 	const clear = item => item.classList.remove("over-above", "over-below");
@@ -205,7 +207,7 @@ async function edit(context, stored, etag) {
 		return body;
 	}
 
-	/// Says what has to be mended before the flag can be saved.
+	/// Returns the fault that must be corrected before the flag can be saved. If it is quiet, only whether there is one.
 	function fault(isQuiet) {
 		const wrong = flag.variations.find(v => v.text !== undefined);
 		if (isQuiet) return Boolean(wrong) || rules.querySelector("input[aria-label=Value]:placeholder-shown") !== null;
@@ -236,7 +238,7 @@ async function edit(context, stored, etag) {
 	const effect = h("div.review");
 	let timer, asked = 0, lastTyped = "";
 
-	/// Keeps what was typed, and counts beside the form whom it concerns, where there is room.
+	/// Keeps the draft. On a wide screen, the effect is counted beside the form.
 	function typed() {
 		const body = read();
 		for (const rule of flag.rules) rule.say();

@@ -17,7 +17,7 @@ const missing = value => value == null || Number.isNaN(value);
 
 export const integer = value => missing(value) ? none : minus(whole.format(value));
 export const short = value => missing(value) ? none : Math.abs(value) < 10_000 ? decimal(value, 1) : minus(compact.format(value));
-/// How many there are, of what is estimated.
+/// A number that is estimated, rounded if it is large.
 export const many = value => missing(value) ? none : Math.abs(value) < 10_000 ? integer(value) : short(value);
 export const percent = (value, digits = 1) => missing(value) ? none : `${decimal(value * 100, digits)}%`;
 export const signed = (value, digits = 1) => missing(value) ? none : `${value > 0 ? "+" : ""}${percent(value, digits)}`;
@@ -29,14 +29,15 @@ export function decimal(value, digits = 2) {
 	return minus(decimals[digits].format(value));
 }
 
+/// A number with three significant digits, or five if it is large.
 export const measure = value => missing(value) ? none
 	: minus(new Intl.NumberFormat(locale, { maximumSignificantDigits: Math.abs(value) >= 1000 ? 5 : 3 }).format(value));
 
 const currencies = new Set(Intl.supportedValuesOf?.("currency"));
 const isShort = unit => unit.length <= 3;
 
-/// How numbers in the unit of a metric are written: amounts of money as the browser's language has them, others with the unit
-/// after them. `axis` writes marks of an axis, and `note` is what its title must say.
+/// Returns the function that writes numbers in the unit of a metric: amounts of money in the browser's language, others with the
+/// unit after them. Its `axis` writes the marks of an axis, and its `note` is for the title of a chart whose axis lacks the unit.
 export function inUnit(unit) {
 	if (!unit) return Object.assign(value => measure(value), { axis: short, note: "" });
 	const isMoney = currencies.has(unit), styles = {};
@@ -70,6 +71,7 @@ export const exactTime = text => text ? exact.format(new Date(text)) : none;
 /// A day of the server's statistics, which are in UTC.
 export const utcDay = text => day.format(new Date(text.length === 10 ? `${text}T00:00:00Z` : text));
 
+/// A time relative to now, such as "3 hours ago".
 export function ago(text, now = Date.now()) {
 	if (!text) return none;
 	const seconds = (new Date(text).getTime() - now) / 1000;
@@ -79,7 +81,7 @@ export function ago(text, now = Date.now()) {
 	return Math.abs(seconds) < 10 ? "just now" : relative.format(Math.round(seconds), "second");
 }
 
-/// A ramp that a person has stopped is "ended" in the API.
+/// The status of a ramp in words. A ramp that a person has stopped is "ended" in the API.
 export const rampStatus = status => status === "ended" ? "stopped by hand" : status;
 
 /// The server's text with a capital letter and a full stop.

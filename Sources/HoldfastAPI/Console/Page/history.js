@@ -1,4 +1,4 @@
-// What an experiment or a flag was in the versions that are kept, and how one is put back.
+// The earlier versions of an experiment or a flag, and how one is restored.
 
 import { h } from "./dom.js";
 import * as api from "./api.js";
@@ -8,7 +8,7 @@ import { differences, listed } from "./sentences.js";
 
 const actions = { created: ["created", "good"], changed: ["changed"], removed: ["removed", "bad"], oldest_kept: ["the oldest version that is kept"] };
 
-/// The versions, newest first, which are read when they are asked for. `done` is called after one was put back.
+/// The section of versions, newest first. They are read when the section is opened. `done` is called after one was put back.
 export const versions = (screen, key, done) => section("Versions", { isFolded: true, note: "What it was, as far back as versions of the project are kept." },
 	lazily("Show versions", () => older(async after => {
 		const { history, next } = await api.get(api.path(screen, key, "history"), { after });
@@ -24,7 +24,7 @@ function item(screen, key, entry, isPresent, done) {
 	definition && lazily("As JSON", () => changes.length > 0 ? sideBySide(...sides) : sideBySide(null, definition)));
 }
 
-/// Shows what would change, and puts the version back. Resolves with whether it was.
+/// Shows what would change, and puts the version back after a confirmation. Resolves with the response.
 function putBack(screen, key, version, revision) {
 	const path = part => api.path(screen, key, "history", String(version), part);
 	let basis;

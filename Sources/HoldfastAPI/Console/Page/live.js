@@ -8,9 +8,10 @@ import { lineChart } from "./charts.js";
 import { tile } from "./results.js";
 
 const seconds = 2, kept = 150;
-/// Kept while the tab is open, so that the charts survive a visit to another screen.
+/// The samples, which the tab keeps so that the charts survive a visit to another screen.
 const samples = [];
 
+/// The protocols, with the routes of each. The last one that fits a route counts.
 const protocols = [["Native API", route => true], ["User Profile Service", route => route.startsWith("/ups/")],
 	["Optimizely Agent", route => /^\/v1\/(decide|activate|track|override|lookup|save|batch|config|datafile)$/.test(route)],
 	["Optimizely SDKs", route => route.startsWith("/datafiles/") || route.startsWith("/sdk/")], ["OFREP", route => route.startsWith("/ofrep/")],
@@ -54,6 +55,7 @@ function parse(text) {
 	return metrics;
 }
 
+/// Adds up the metrics that the charts show: counters by group, and all values without labels.
 function summarize(metrics) {
 	const result = { at: performance.timeOrigin + performance.now(), protocols: {}, decisions: {}, events: {}, errors: {}, values: {} };
 	const add = (group, key, value) => { result[group][key] = (result[group][key] ?? 0) + value; };

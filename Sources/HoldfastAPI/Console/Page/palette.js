@@ -6,7 +6,7 @@ import { to } from "./parts.js";
 
 let isOpen = false;
 
-/// - text: what has been typed already.
+/// Opens the palette. `text` was typed while it was loaded.
 export function openPalette(screens, text) {
 	if (isOpen || document.querySelector("dialog[open]")) return;
 	isOpen = true;
@@ -40,6 +40,7 @@ export function openPalette(screens, text) {
 		location.hash = entry.hash;
 	}
 
+	/// Draws the entries for the text.
 	function show() {
 		const text = input.value.trim(), wanted = text.toLowerCase();
 		const rank = name => { const at = name.toLowerCase().indexOf(wanted); return at < 0 ? -1 : at === 0 ? 2 : 1; };
@@ -54,18 +55,14 @@ export function openPalette(screens, text) {
 		mark();
 	}
 
+	/// Marks the chosen entry.
 	function mark() {
 		[...list.children].forEach((item, index) => item.setAttribute("aria-selected", String(index === chosen)));
 		list.children[chosen]?.scrollIntoView({ block: "nearest" });
 		if (entries.length) input.setAttribute("aria-activedescendant", `${id}-${chosen}`); else input.removeAttribute("aria-activedescendant");
 	}
 
-	input.value = text;
-	document.body.append(element);
-	element.showModal();
-	input.focus();
-	show();
-	/// Asks the server for what has the text in its key, name or tags.
+	/// Asks the server for experiments and flags with the text in their key, name or tags.
 	async function search() {
 		const q = input.value.trim(), number = asked += 1;
 		const find = async (path, kind, symbol) => {
@@ -79,5 +76,11 @@ export function openPalette(screens, text) {
 		named = found;
 		show();
 	}
+
+	input.value = text;
+	document.body.append(element);
+	element.showModal();
+	input.focus();
+	show();
 	search();
 }

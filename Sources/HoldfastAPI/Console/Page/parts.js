@@ -17,14 +17,15 @@ export function page(title, { above, below, actions = [] } = {}, ...content) {
 }
 
 export const link = (hash, ...content) => h("a", { href: hash }, content);
+/// The address of a screen, with the project if there are several.
 export const to = (screen, ...parts) => `#/${[screen, ...parts.map(encodeURIComponent)].join("/")}${api.project.named() === null ? "" : `?project=${encodeURIComponent(api.project.named())}`}`;
 
 export function button(label, onclick, kind = "") {
 	return h("button", { class: `button ${kind}`, onclick }, label);
 }
 
-/// A button for a change that can be cancelled: `done` is called if `action` resolves with something. Who lacks the
-/// `scope` is not offered it.
+/// A button for a change that can be cancelled: `done` is called if `action` resolves with something. It is left out if the
+/// caller lacks the `scope`.
 export const doing = (label, action, done, kind, scope = "admin") => api.may(scope) && button(label, async () => { if (await action()) done(); }, kind);
 
 /// A link to the form of something new.
@@ -37,13 +38,13 @@ export const toggle = (label, isOn, isDisabled, action, done) => h("button.switc
 export const submitButton = (label, kind = "primary") => h("button", { type: "submit", class: `button ${kind}` }, label);
 export const iconButton = (symbol, label, onclick) => h("button.button.quiet", { label, onclick }, icon(symbol));
 
-/// The first of many, and how many more there are.
+/// The first elements of a list, and how many more there are.
 export const few = (list, draw, count = 3) => [list.slice(0, count).map((each, index) => [index > 0 && ", ", draw(each)]), list.length > count && ` and ${list.length - count} more`];
 
 /// Whether the window has the width of a phone.
 export const isPhone = () => matchMedia("(max-width: 560px)").matches;
 
-/// `isFolded` folds it on a phone, where what decides must not be far away.
+/// A section of a screen. `isFolded` folds it on a phone, so that the sections that decide are near.
 export function section(title, { actions, note, isFolded }, ...content) {
 	const id = newID("section");
 	if (isFolded && isPhone()) return h("section.section.folded", { "aria-labelledby": id }, h("details", h("summary", h("h2", { id }, title)), note && h("p.note", note), actions && h("div.actions", actions), content));
@@ -55,6 +56,7 @@ export function section(title, { actions, note, isFolded }, ...content) {
 export const dash = () => h("span.faint.dash", none);
 export const card = (...content) => h("div.card", content);
 
+/// A time relative to now, with the exact time as its title.
 export const moment = text => text
 	? h("time", { datetime: text, title: exactTime(text) }, ago(text)) : dash();
 
@@ -83,6 +85,7 @@ export function status(name) {
 
 export const badge = (text, kind = "") => h("span", { class: `badge ${kind}` }, text);
 
+/// What stands in the place of an empty list, perhaps with a command that fills it.
 export function empty(title, text, command, ...actions) {
 	return h("div.empty", h("p.empty-title", title), text && h("p", text),
 		actions.some(Boolean) && h("div.actions", actions), command && h("details.curl", h("summary", "With curl"), commandLine(command)));
@@ -96,6 +99,7 @@ function commandLine(text) {
 		iconButton("copy", "Copy the command", () => copy(text, "The command was copied.")));
 }
 
+/// The URL of a path of the API.
 export const here = path => new URL("../" + path.replace(/^\//, ""), document.baseURI).href;
 
 export function banner(kind, title, ...content) {
@@ -132,7 +136,7 @@ export function pending(load, placeholder = "Loading…") {
 	return element;
 }
 
-/// A list in pages of the server. `load` takes the `next` of a page, and resolves with the following `rows` and `next`;
+/// A list that the server has in pages, with a button for the next one. `load` takes the `next` of a page, and resolves with the following `rows` and `next`;
 /// `first` is the first page, if it was read before.
 export function older(load, render, { label = "Older", first } = {}) {
 	const place = h("div");
@@ -154,7 +158,7 @@ export function message(kind, text, request) {
 		iconButton("close", "Close the message", () => remove()),
 		request?.url && button("Copy as curl", () => copy(api.curl(request), "The command was copied."), "quiet copy"));
 	const list = document.getElementById("toasts");
-	// On a phone the page makes room for them.
+	// On a phone the page makes room for the messages.
 	const measure = () => document.documentElement.style.setProperty("--toasts", `${list.offsetHeight}px`);
 	const remove = () => { element.remove(); measure(); };
 	while (list.children.length > 2) list.firstChild.remove();
@@ -186,7 +190,7 @@ function curlButton() {
 		], "wide") }, icon("copy"), "Copy as curl");
 }
 
-/// What is typed in a form or dialog and not sent, by its address or title; kept by the tab until somebody signs out.
+/// The storage of what is typed in a form or dialog and not sent yet. The tab keeps it until the user signs out.
 export const typedIn = (name, key = `holdfast.draft ${name}`) => ({
 	get() { try { return JSON.parse(sessionStorage.getItem(key)); } catch { return null; } },
 	set(value) { try { sessionStorage.setItem(key, JSON.stringify(value)); } catch { /* There is no room. */ } },
@@ -248,10 +252,10 @@ export async function confirm(title, text, { label, danger = false, action, done
 	return response;
 }
 
-/// Says that a change waits for a second person.
+/// Shows the message that a change waits for a second person.
 export const proposed = request => message("good", ["Proposed: it waits for a second person, who finds it at ", h("a", { href: to("proposals") }, "Approvals"), "."], request);
 
-/// What waits for a second person of an experiment or flag: "Traffic 60% → 20%, proposed by ann".
+/// The proposals that change an experiment or flag.
 export const waitingOf = key => api.proposals.filter(p => p.status === "pending" && (p.experiments.includes(key) || p.changes.some(c => c.target === key)));
 
 /// Changes a definition; asks before it moves enrolled users. `method` is `PUT` by default.
@@ -301,7 +305,7 @@ export async function create(method, noun, path, body, options) {
 	}
 }
 
-/// Says that a form has what was typed before the page was left, and offers to begin again.
+/// The banner of a form that shows a draft, with a button to discard it.
 export const restored = context => banner("", "What you typed is here again", h("p", "It was not saved when the page was left. ",
 	button("Begin again", () => { context.draft.forget(); context.isChanged = () => false; context.reload(); }, "quiet")));
 
@@ -332,7 +336,7 @@ export function select(options, value, properties = {}) {
 
 /// Shows each fault at the field that its pointer names, and the others above the fields.
 export function showProblem(error, fields, rest) {
-	// Also those that stand inside of others.
+	// Fields may be nested.
 	const all = [...new Set(fields.flat(Infinity).filter(f => f instanceof Element).flatMap(f => [f, ...f.querySelectorAll(".field")]))].filter(f => f.isField);
 	for (const each of all) setError(each, null);
 	const left = [];
@@ -357,7 +361,7 @@ function setError(field, text) {
 	if (text) field.input.setAttribute("aria-invalid", "true"); else field.input.removeAttribute("aria-invalid");
 }
 
-/// Several of a list: what is chosen stands above, and what is typed or picked is added. `isOpen` allows names that the list lacks.
+/// A field for several names of a list. Chosen names stand above the input. `isOpen` allows names that the list lacks.
 export function picker(label, initial, options, { isOpen = false, ...rest } = {}) {
 	const chosen = [...initial], chips = h("div.chips"), list = h("datalist", { id: newID("options") });
 	const input = h("input", { list: list.id, placeholder: options.slice(0, 3).join(", "), onchange: () => { add(); }, onkeydown: event => { if (event.key === "Enter" && add()) event.preventDefault(); } });
@@ -390,8 +394,8 @@ export function searchField(label, value, onchange) {
 		oninput: event => { clearTimeout(timer); const text = event.target.value; timer = setTimeout(() => onchange(text), 250); } }));
 }
 
-/// A table. A column is its name, a function from a row to the content of its cell, its classes (`number`,
-/// `row-actions`), the name by which `sorting` orders rows, and what stands below its name; the first column names its row.
+/// A table. A column is an array: its name, a function from a row to the content of its cell, its classes (`number`,
+/// `row-actions`), the name by which `sorting` orders rows, and the content below its name. The first column names its row.
 /// `groups` are names with their rows, in place of `rows`. On a phone each row is a card.
 /// Roles are named, because a browser forgets those of elements that are laid out as cards.
 export function table(caption, columns, rows, { sorting, groups, kind: tableKind } = {}) {
@@ -443,7 +447,7 @@ export const found = (caption, columns, rows, size = 25, start, onpage) => rows.
 /// Formats a value as lines of JSON.
 export const lines = value => value == null ? [] : JSON.stringify(value, null, 2).split("\n");
 
-/// Before and after side by side, with the lines that differ marked.
+/// Two values as JSON side by side, with the differing lines marked.
 export function sideBySide(before, after, names = ["Before", "After"]) {
 	const left = lines(before), right = lines(after);
 	const rows = nearby(compare(left, right));
@@ -481,6 +485,7 @@ export function compare(left, right) {
 	return rows;
 }
 
+/// Saves a text as a file.
 export function download(name, type, text) {
 	const url = URL.createObjectURL(new Blob([text], { type }));
 	const anchor = h("a", { href: url, download: name });

@@ -4,7 +4,7 @@ import { h, replace } from "./dom.js";
 import { button, choose, field, iconButton, picker, select } from "./parts.js";
 import { marginOf } from "./sentences.js";
 
-/// A group of inputs that errors of the server are shown at.
+/// Makes a group of inputs a field, so that errors of the server are shown at it.
 const asField = (element, pointer, read) => Object.assign(h("div.field", element, h("p.error", { hidden: true })), { pointer, isField: true, input: element, read });
 
 /// The metrics of an experiment, each with its role. `read()` returns them as the API has them, or `null` for none.
@@ -44,7 +44,7 @@ export function metricsForm(initial, known, attributes) {
 	return element;
 }
 
-/// The decision rule: `null` if nothing differs from the default and nothing was given.
+/// The decision rule. `read()` returns `null` if the experiment has none and the form still has the defaults.
 export function ruleForm(initial) {
 	const number = (label, value, hint, pointer, limits) => field(label, h("input", { type: "number", value, ...limits }), { hint, pointer: `/plan/${pointer}`, after: h("span.unit", "%") });
 	const percentOf = value => value == null ? "" : Math.round(value * 1e6) / 1e4;
@@ -60,7 +60,7 @@ export function ruleForm(initial) {
 
 const unit = { d: "days", h: "hours", m: "minutes", s: "seconds" };
 
-/// Whether the weights follow the results; `null` if they stay. What the form does not show of a bandit stays.
+/// Whether the weights follow the results. `read()` returns the bandit, with the members that the form does not show, or `null`.
 export function banditForm(initial) {
 	const isOn = initial !== null, every = initial?.every ?? "1d";
 	const count = h("input", { type: "number", min: 1, step: 1, required: true, value: Number(every.slice(0, -1)), label: "Interval of the updates" });
@@ -75,7 +75,7 @@ export function banditForm(initial) {
 	return Object.assign(h("div.field", choice, more), { read: () => kind.value === "" ? null : { ...initial, every: `${count.value}${units.value}`, minimum_share: Number(share.input.value) } });
 }
 
-/// How long users keep a variation: `read()` returns `null` for what `otherwise` says, "forever", or a time such as "30d".
+/// How long users keep a variation. `read()` returns "forever", a time such as "30d", or `null` for the choice `otherwise`.
 export function lifetimeField(value, otherwise, hint) {
 	const isTime = value !== null && value !== "forever";
 	const count = h("input", { type: "number", min: 1, step: 1, required: true, value: isTime ? Number(value.slice(0, -1)) : 30, label: "Length of the time" });
@@ -86,7 +86,7 @@ export function lifetimeField(value, otherwise, hint) {
 	return Object.assign(field("Users keep their variation", kind, { hint, pointer: "/assignment_ttl", after: time }), { read: () => kind.value === "time" ? `${count.value}${units.value}` : kind.value || null });
 }
 
-/// The steps of a ramp; `null` without any. `changed` is told whether there is one.
+/// The steps of a ramp. `read()` returns the ramp, or `null` without steps. `changed` is called with whether there are steps.
 export function rampForm(initial, changed) {
 	const rows = (initial?.steps ?? []).map(s => ({ traffic: s.traffic, until: s.users ? "users" : s.for?.at(-1) ?? "d", count: s.users ?? (s.for ? Number(s.for.slice(0, -1)) : 1) }));
 	const list = h("ol.rows");

@@ -1,4 +1,4 @@
-// The verdict over all metrics of an experiment with the numbers that carry it, its plan, and results by the values of an attribute.
+// The verdict over all metrics of an experiment, its plan, and results by the values of an attribute.
 
 import { h, update } from "./dom.js";
 import * as api from "./api.js";
@@ -12,16 +12,15 @@ const isMeasured = ({ metrics }) => Boolean(metrics) && [metrics.primary, metric
 /// The results of all metrics; null if the experiment measures none.
 export const planOf = async (experiment, { metric, confidence, ...options }) => isMeasured(experiment) ? api.get(api.path("experiments", experiment.key, "results"), options) : null;
 
-/// How numbers of a metric are written.
+/// Returns the function that writes numbers of a metric.
 export const formatOf = metric => ["conversion", "retention", "funnel"].includes(metric?.kind) ? percent : inUnit(metric?.unit);
 
 const outcomes = { better: ["better", "good"], worse: ["worse", "bad"], uncertain: ["not certain yet", ""], within_margin: ["within its margin", "good"], beyond_margin: ["beyond its margin", "bad"] };
 
-/// The ink of a lift: neutral inside the margin, which shows no gain.
+/// The CSS class of a lift. A lift within its margin is neutral, because it shows no gain.
 const toneOf = ({ outcome }) => outcome === "within_margin" ? "" : outcomes[outcome]?.[1] ?? "";
 
-/// What is found of each variation and metric: the lift with its interval first, then the variation's own number beside the
-/// baseline's.
+/// The columns of results: the lift with its interval, then the variation's number beside the baseline's.
 const columnsOf = (lifts, first) => [
 	...first,
 	["Lift", r => r.lift === null || !r.lift_interval?.every(Number.isFinite) ? dash() : h("span", { class: `lift ${toneOf(r)}` }, signed(r.lift)), "number"],
@@ -32,15 +31,16 @@ const columnsOf = (lifts, first) => [
 	["Users", r => integer(r.users), "number"],
 ];
 
-/// Where the margin of a guardrail is on the axis of lifts.
+/// The margin of a guardrail on the axis of lifts; undefined for other metrics and absolute margins.
 const marginLine = ({ metric }) => typeof metric?.margin === "number" ? metric.direction === "decrease" ? metric.margin : -metric.margin : undefined;
 
-/// What stands in the place of a lift's interval that is not bounded.
+/// Replaces the interval of a lift that is not bounded.
 export const unbounded = ({ difference, difference_interval: interval, metric }) => {
 	const write = inUnit(metric?.unit);
 	return difference == null ? dash() : h("span.small", `lift not bounded; difference ${write(difference)}`, interval && ` (${write(interval[0])} – ${write(interval[1])})`);
 };
 
+/// The rows of the variations that are compared, each with the baseline.
 const rowsOf = (variations, baseline, format, more) => {
 	const base = variations.find(v => v.variation_key === baseline) ?? variations[0];
 	return variations.filter(v => v.outcome).map(v => ({ ...v, baseline: base, format, ...more }));
@@ -48,7 +48,7 @@ const rowsOf = (variations, baseline, format, more) => {
 
 const scaleOf = rows => scale(rows.flatMap(r => [...r.lift_interval ?? [], marginLine(r)]).filter(Number.isFinite), true);
 
-/// `verdict` draws the server's decision, with the lift that carries it.
+/// The section of the verdict. `verdict` is the function that draws the server's decision, with the lift of the winner.
 export function planSection({ plan, verdict: decision, metrics, warnings, baseline }, verdict) {
 	const carrying = metrics.find(m => m.role === "primary")?.variations.find(v => v.variation_key === decision.winner);
 	const rows = metrics.flatMap(m => rowsOf(m.variations, baseline, formatOf(m), { metric: m }));
@@ -72,6 +72,7 @@ export function planSection({ plan, verdict: decision, metrics, warnings, baseli
 /// Explains numbers that seem to contradict each other, where they stand.
 export const disagreements = notes => notes.length > 0 && h("details.disagree", { open: !isPhone() }, h("summary", "Why some numbers seem to disagree"), h("ul.reasons", notes.map(note => h("li", note))));
 
+/// Explains metrics that seem to contradict each other, or the decision.
 function planDisagreements(metrics, { decision, winner }) {
 	const notes = [];
 	const found = metrics.flatMap(m => m.variations.filter(v => v.outcome).map(v => ({ ...v, metric: m })));
@@ -93,7 +94,7 @@ function planDisagreements(metrics, { decision, winner }) {
 	return notes;
 }
 
-/// Results for each value of an attribute. `name` is that of the attribute that is shown.
+/// Results for each value of an attribute, `name`. `choice` is the metric or goal, `choosing` is called with another attribute.
 export function breakdownSection(experiment, name, choice, choosing, options) {
 	const attributes = experiment.metrics?.breakdowns ?? [];
 	if (attributes.length === 0) return null;

@@ -22,6 +22,7 @@ export async function show(context) {
 	return page("Approvals", { below: "Changes of running experiments that somebody has proposed. Another person approves them; any other change of the same meanwhile makes them outdated." }, content);
 }
 
+/// One proposal, with the buttons that approve or reject it.
 function entry(proposal, refresh) {
 	const isOpen = proposal.status === "pending";
 	const decide = (label, action, text, options) => confirm(`${label} the change?`, text, {
@@ -41,7 +42,7 @@ function entry(proposal, refresh) {
 		lazily("Before and after", () => [proposal.changes.map(c => sideBySide(c.before, c.after)), request(proposal)]));
 }
 
-/// What the change would do to users, as the server foresees it now.
+/// The effects of the change on users, from the server's preview.
 function foreseen(proposal) {
 	const key = /^\/v1\/experiments\/([^/?]+)(\?.*)?$/.exec(proposal.request.target)?.[1];
 	if (!key || proposal.request.method !== "PUT") return null;
@@ -52,7 +53,7 @@ function foreseen(proposal) {
 	}, "Working out who is affected…");
 }
 
-/// The request as it was sent, with the body that lists do not have.
+/// The request as it was sent. Its body is read on its own, because lists lack it.
 function request(proposal) {
 	const place = h("div", h("p.note", code(`${proposal.request.method} ${proposal.request.target}`)));
 	api.get(api.path("proposals", proposal.id), null, { silent: true }).then(full => {

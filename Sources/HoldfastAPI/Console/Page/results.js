@@ -18,7 +18,7 @@ const confidences = { 0.9: 1.6449, 0.95: 1.96, 0.99: 2.5758 };
 export async function show(context, key) {
 	const { query } = context;
 	const [{ data: experiment }, known] = await Promise.all([load(key), knownGoals(key)]);
-	/// What is shown in a section of its own: goals, and metrics of the experiment.
+	/// The goals, and the metrics of the experiment, that have a section of their own.
 	const goals = query.getAll("goal"), measures = query.getAll("show");
 	const measured = metricsOf(experiment);
 	if (goals.length + measures.length === 0) {
@@ -46,14 +46,14 @@ export async function show(context, key) {
 		view.isPlanned = plan !== null;
 		view.metrics = plan?.metrics ?? [];
 		draw();
-		// What it takes longer to count comes when it is there.
+		// The lift over time takes longer, and is drawn when it is there.
 		grownLift(wanted[0]).then(found => {
 			grown = found;
 			if (!context.signal.aborted) draw();
 		}, () => { /* The page was left. */ });
 	}
 
-	/// The lift of the first metric or goal as it grew; null where it cannot be read.
+	/// The lift of the first metric or goal over time; null where it cannot be read.
 	async function grownLift(subject) {
 		if (!subject || !loaded[0]?.results?.users.counted) return null;
 		const [kind, name] = subject, { metric, ...rest } = options();
@@ -67,15 +67,15 @@ export async function show(context, key) {
 
 	function draw() {
 		const first = loaded.find(l => l.results)?.results;
-		// Before anybody has been seen there is nothing to read but what is still to be done.
+		// Before the first user, the screen shows a checklist instead of results.
 		const isNarrowed = filterNames.some(name => query.get(name));
 		const isCalm = ["draft", "not_started"].includes(experiment.status) || !isNarrowed && first && experiment.status !== "concluded" && first.users.counted === 0 && !first.users.forced && !first.users.multiple_variations;
 		controls.hidden = narrow.hidden = isCalm;
-		// On a phone the verdict is the first that is read.
+		// On a phone the verdict comes before the proposals.
 		const isBelow = isPhone() && !isCalm;
 		update(waits, isBelow ? null : waiting(key));
 		if (isCalm) {
-			// What is typed there stays.
+			// The checklist is not redrawn, because its calculator has inputs.
 			if (wasCalm) return;
 			wasCalm = true;
 			replace(overview, experiment.status !== "draft" && ramping(experiment, context.reload), adapting(experiment, first), checklist(experiment), first && checks(first).filter(Boolean));
@@ -83,7 +83,7 @@ export async function show(context, key) {
 		}
 		// The results that decide come first: of all metrics, or else of the first goal.
 		const isSplitWrong = first?.sample_ratio.mismatch;
-		// A fault is said once, where its numbers are.
+		// A wrong split is reported once, beside its numbers.
 		const decide = (decision, carrying) => isSplitWrong && decision.decision === "invalid" ? null : verdict(decision, carrying, nextStep(experiment, decision, first, context.reload));
 		const decided = plan ? planSection(plan, decide)
 			: first && goals.length + measures.length > 0 && experiment.status !== "concluded" && section("Verdict", { note: `By the goal ${first.goal ?? first.metric?.key ?? goals[0]}. You may look whenever you like.` }, decide(first.verdict, carryingOf(first)));
@@ -110,7 +110,7 @@ export async function show(context, key) {
 		return refresh();
 	}
 
-	/// Results by group are read on their own: they take longer, and change less.
+	/// Results by group are read separately, because they take longer and change less.
 	const groups = h("div");
 	const drawGroups = () => update(groups, ["attribute", "segment", "days"].some(name => query.get(name)) ? null : breakdownSection(experiment, query.get("group"), measures.length ? ["metric", measures[0]] : goals.length ? ["goal", goals[0]] : null, value => { context.setQuery({ group: value }); drawGroups(); }, options()));
 
@@ -142,7 +142,8 @@ export async function show(context, key) {
 	const definition = experiment => JSON.stringify({ ...experiment, revision: null });
 	const reread = async () => { if (definition((await load(key)).data) !== definition(experiment)) context.reload(); };
 	context.onChange(reread);
-	// A look of a bandit that leaves the weights changes no definition, and the first look, or the start of a ramp, may come while the page is loaded.
+	// A bandit's look that keeps the weights changes no definition, so no change is announced. And the first look, or the start of a
+	// ramp, may come while the page is loaded.
 	if (experiment.bandit || experiment.ramp) context.every(10_000, reread);
 	context.every(20_000, () => { if (!document.hidden && !document.querySelector("dialog[open]")) return refresh(); });
 	await changeGoals();
@@ -164,8 +165,8 @@ export async function show(context, key) {
 const statusChanges = status => status === "archived" ? [["Bring back", "running"]]
 	: [...({ running: [["Pause", "paused"]], concluded: [], paused: [["Resume", "running"]] }[status] ?? [["Start", "running"]]), ["Archive", "archived"]];
 
-/// How a concluded experiment ended, and of when the results are. `show` asks for the present ones, or with `null` for those
-/// of the conclusion.
+/// How a concluded experiment ended, and the time of the results. `show` is called to show the present results, or with `null`
+/// those of the conclusion.
 function ending({ conclusion }, results, show) {
 	if (!conclusion) return null;
 	const { winner, reason, author, concluded_at: at } = conclusion, kept = results?.frozen_at;
@@ -190,7 +191,7 @@ function ramping(experiment, changed) {
 		["held", "stopped", "ended"].includes(status) && doing("Resume the ramp", () => controlRamp(experiment, "resume"), changed, ""));
 }
 
-/// The weights that a bandit gives, what it found in its last look, and when it looks again.
+/// The present weights of a bandit, the findings of its last look, and the time of the next one.
 function adapting({ bandit, variations, metrics, status, enrollment }, results) {
 	if (!bandit) return null;
 	const { looked_at: at, due_at: due, users, reason, variations: found } = bandit.state;
@@ -217,13 +218,13 @@ const knownGoals = async key => (await api.get(api.path("experiments", key, "goa
 const noGoal = key => empty("Which goal?", "Add the name of a goal above. Apps report goals like this:",
 	`curl ${here("v1/events")} -d '{"user_id":"ann","goal":"purchase","value":49.9}'`);
 
-/// One page to print and to send, with everything that decided.
+/// Downloads the report: one page to print and to send.
 async function report(experiment, goal, { confidence, metric, ...options }) {
 	const { data } = await api.call("GET", api.path("experiments", experiment.key, "report.html"), { query: { goal, ...options }, text: true });
 	download(`${experiment.key}-report.html`, "text/html", data);
 }
 
-/// Results of some of the users, or of some of what they did; `set` stores the choice in the address.
+/// The form that restricts the results to some users, or to some of their events. `set` stores the choice in the address.
 function narrowing(experiment, query, set) {
 	const isNarrowed = () => filterNames.some(name => query.get(name)), breakdowns = experiment.metrics?.breakdowns ?? [];
 	const form = () => pending(async () => {
@@ -260,6 +261,7 @@ function narrowing(experiment, query, set) {
 	return element;
 }
 
+/// Downloads the results of all goals and metrics that are shown.
 async function exportAs(key, shown, { metric, ...options }, format) {
 	for (const { kind, goal } of shown) {
 		const path = format === "svg" ? api.path("experiments", key, "results.svg") : api.path("experiments", key, "results");
@@ -269,6 +271,7 @@ async function exportAs(key, shown, { metric, ...options }, format) {
 	}
 }
 
+/// The number of users, the traffic and the split.
 function summary(experiment, results) {
 	const { counted, multiple_variations: several, forced } = results.users;
 	const leftOut = [[several, "in several variations"], [forced, "forced"], ...results.removed_variations.map(v => [v.users, `of ${v.variation_key ?? v.variation_id}, which was removed`])].filter(([count]) => count > 0);
@@ -281,6 +284,7 @@ function summary(experiment, results) {
 
 export const tile = (name, value, note) => h("div.tile", h("p.tile-name", name), h("div.tile-value", value), note && h("div.tile-note", note));
 
+/// The banners about the validity of the results. `next` is the button below a wrong split.
 function checks(results, next) {
 	const shown = [];
 	const ratio = results.sample_ratio;
@@ -309,6 +313,7 @@ function sampleRatio({ p_value: p, periods }, next) {
 
 const signedCount = value => `${value > 0 ? "+" : ""}${decimal(value, 1)}`;
 
+/// The section of one goal or metric: its verdict, table and charts.
 export function goalSection(goal, results, view, actions) {
 	const hasValues = results.variations.some(v => v.value);
 	const metric = results.metric ? "estimate" : view.metric === "value" && hasValues ? "value" : "conversion";
@@ -335,7 +340,7 @@ export function goalSection(goal, results, view, actions) {
 		h("div.below-table", !view.isPlanned && power(results, metric, rows), overTime(results, metric, view.isDaily)));
 }
 
-/// Says why numbers of one goal or metric seem to contradict each other.
+/// Explains numbers of one goal or metric that seem to contradict each other.
 function goalDisagreements({ verdict, sample_ratio: ratio, variations }, rows, metric) {
 	const notes = [], base = rows.find(r => r.isBaseline);
 	const compared = rows.filter(r => r.lift);
@@ -354,6 +359,7 @@ function goalDisagreements({ verdict, sample_ratio: ratio, variations }, rows, m
 	return notes;
 }
 
+/// The row of a variation in the table of a goal or metric.
 function rowOf(v, index, results, metric, { cuped, metrics = [] }) {
 	const data = v[metric] ?? { rate: 0, mean: 0, standard_deviation: 0 };
 	const estimate = data.rate ?? data.mean ?? data.ratio ?? 0;
@@ -364,7 +370,7 @@ function rowOf(v, index, results, metric, { cuped, metrics = [] }) {
 	// The verdict's interval allows for the number of variations.
 	const isDecided = results.metric ? results.verdict.metric === results.metric.key : results.verdict.metric === metric;
 	const less = results.metric?.direction === "decrease";
-	// One lift has one interval: what is said of all metrics together is said here, too.
+	// A lift must not have two intervals: the one in the table of all metrics is shown here, too.
 	const planned = source === comparison && results.metric && metrics.find(m => m.key === results.metric.key)?.variations.find(f => f.variation_id === v.variation_id && f.lift_interval);
 	const found = planned || source === comparison && isDecided && results.verdict.variations.find(f => f.variation_id === v.variation_id);
 	const sequential = found ? found.lift_interval : source?.sequential_lift_interval;
@@ -380,7 +386,7 @@ function rowOf(v, index, results, metric, { cuped, metrics = [] }) {
 	};
 }
 
-/// What is expected of the experiment, by whom, and by which rule it is decided.
+/// The section of the plan: description, metrics, decision rule and schedule.
 function intention(experiment, plan) {
 	const decision = plan?.verdict.decision, units = new Map(plan?.metrics.map(m => [m.key, m.unit]));
 	const { description, hypothesis, schedule, metrics, tags } = experiment;
@@ -395,7 +401,7 @@ function intention(experiment, plan) {
 		estimate));
 }
 
-/// What an experiment still needs before it has results, each as a line: done, or what to do.
+/// The checklist of an experiment without results: each line is done, or says what to do.
 function checklist(experiment) {
 	const { key, variations, traffic, metrics, plan, status: now, ramp, schedule } = experiment, isDraft = ["draft", "not_started"].includes(now);
 	const line = (isDone, name, ...text) => h("li", { class: isDone ? "done" : "open" }, h("span.mark", { role: "img", label: isDone ? "done" : "open" }, icon(isDone ? "check" : "circle")), h("div", h("strong", name), h("p.note", text)));
@@ -412,13 +418,13 @@ function checklist(experiment) {
 		asked)), isDraft && metrics?.primary.length > 0 && durationSection(experiment));
 }
 
-/// What carries the verdict of a goal: the lift of the winner.
+/// The lift of the winner, which the verdict of a goal shows.
 function carryingOf({ verdict: { winner, variations }, variations: all }) {
 	const id = all.find(v => v.variation_key === winner)?.variation_id, found = variations.find(v => v.variation_id === id);
 	return found && { lift: found.lift, interval: found.lift_interval, p: found.p_value };
 }
 
-/// The button for what the verdict says to do next; for who may not, nothing.
+/// The button for the next step by the verdict; nothing if the caller may not do it.
 function nextStep(experiment, { decision, winner }, results, changed) {
 	if (!["running", "paused"].includes(experiment.status)) return null;
 	const step = {
@@ -432,20 +438,20 @@ function nextStep(experiment, { decision, winner }, results, changed) {
 	return decision === "continue" && h("p.note", "Nothing to do: let it run.", rate > 0 && ` ${many(rate)} users join each day.`);
 }
 
-/// The lift day by day with its always-valid band: the picture of the experiment.
+/// The chart of the lift day by day, with its always-valid band.
 function liftOverTime({ days, baseline }, name) {
 	const keys = [...new Set(days.flatMap(d => d.variations.map(v => v.variation_key)))];
 	const of = (day, key) => day.variations.find(v => v.variation_key === key) ?? {};
 	const series = keys.slice(0, 10).map((key, color) => ({ name: key, color, values: days.map(d => of(d, key).lift ?? null), low: days.map(d => of(d, key).lift_low ?? null), high: days.map(d => of(d, key).lift_high ?? null) }))
 		.filter(s => s.name !== baseline && s.low.some(Number.isFinite));
 	if (days.length < 2 || series.length === 0) return null;
-	// Early bands are as wide as nothing is known; they must not flatten what came later.
+	// Early bands are very wide. They are cut off, so that they do not flatten the later ones.
 	const last = list => list.findLast(Number.isFinite) ?? 0;
 	const reach = Math.max(0.05, ...series.flatMap(s => [Math.abs(last(s.low)), Math.abs(last(s.high)), Math.abs(last(s.values))])) * 2.5;
 	return card(lineChart({ title: `Lift of ${name} against ${baseline}, with the interval that is valid at every interim look`, labels: days.map(d => utcDay(d.day)), series, format: signed, fromZero: false, zero: true, limits: [-reach, reach], height: 220 }));
 }
 
-/// New users of each variation over time: whether the experiment is healthy.
+/// The charts of new users of each variation, which show whether the split is healthy.
 function health({ days, variations }, isDaily) {
 	if (days.length < 2) return null;
 	const series = variations.slice(0, 10).map((v, color) => {
@@ -461,7 +467,7 @@ function health({ days, variations }, isDaily) {
 		shares.length > 1 && card(lineChart({ title: "Share of the users so far", labels: days.map(d => utcDay(d.day)), series: shares, format: percent, fromZero: false, height: 160 })));
 }
 
-/// Every change of the experiment, the newest first, for who may read the audit log.
+/// Every change of the experiment, the newest first; nothing if the caller may not read the audit log.
 function timeline(key) {
 	if (!api.mayAll("admin")) return null;
 	return section("Timeline", { isFolded: true, note: "Every change, by people, the ramp and the bandit.", actions: link(`#/audit?target=${encodeURIComponent(key)}`, "In the audit log") }, older(async after => {
@@ -470,10 +476,10 @@ function timeline(key) {
 	}, entries => entries.length ? entryList(entries) : empty("No change is recorded", "Changes over the API appear here.")));
 }
 
-/// How many reasons of a verdict stand there at once.
+/// The number of reasons of a verdict that are not folded.
 const shownReasons = () => isPhone() ? 2 : 4;
 
-/// What the server says to do, with the numbers that carry it, its reasons, and the next step.
+/// The server's decision, with the lift of the winner, its reasons, and the next step.
 export function verdict({ decision, winner, reasons }, carrying, next) {
 	const [tone, title] = {
 		ship: ["good", `Ship ${winner}`], stop: ["bad", "Stop: no variation is better"],
@@ -484,12 +490,12 @@ export function verdict({ decision, winner, reasons }, carrying, next) {
 		carrying?.lift != null && h("p.carrying", h("span", { class: `lift ${tone}` }, signed(carrying.lift)), " lift", carrying.interval && `, between ${signed(carrying.interval[0])} and ${signed(carrying.interval[1])}`, carrying.p != null && h("span.faint", ` (p ${pValue(carrying.p)}, valid at any look)`)),
 		h("ul", said.slice(0, count)), said.length > count && h("details", h("summary", plural(said.length - count, "more reason")), h("ul", said.slice(count))), next);
 	shown.classList.add("verdict");
-	// A statement, and no alarm.
+	// Screen readers must not announce it as an alarm.
 	shown.setAttribute("role", "note");
 	return shown;
 }
 
-/// What would hold if this were the only look, which people know from other tools.
+/// The numbers that would hold for a single look, which people know from other tools.
 function oneLook(rows) {
 	const shown = rows.filter(r => r.fixed);
 	if (shown.length === 0) return null;
@@ -509,7 +515,7 @@ function cupedNote(rows) {
 	return `Adjusted by what users did in the 14 days before their exposure; the verdict of a goal is by the numbers without adjustment. ${found.map(r => `${r.name}: ${percent(Math.max(0, r.reduction))} less variance`).join("; ")}.`;
 }
 
-/// The effect that the users so far can show, and when the wanted effect could be seen.
+/// The effect that can be found with the users so far, and the time until the wanted effect can be found.
 function power(results, metric, rows) {
 	const found = results.variations.map(v => v[metric]?.power).filter(Boolean);
 	if (!results.power || found.length === 0 || rows.some(r => r.lift?.tone)) return null;
@@ -522,13 +528,13 @@ function power(results, metric, rows) {
 		: h("p.note", `Enough users for a lift of ${percent(mde)}. `, sees);
 }
 
-/// What is added up over users, and over what it is divided, by the kind of a metric; null if days do not say it.
+/// Numerator and denominator of a day's tally, by the kind of a metric. Other kinds cannot be computed from days.
 const sums = {
 	conversion: [t => t.converted, t => t.users], retention: [t => t.converted, t => t.users], funnel: [t => t.converted, t => t.users],
 	count: [t => t.events, t => t.users], total: [t => t.value ?? 0, t => t.users], value: [t => t.value ?? 0, t => t.users], mean: [t => t.value ?? 0, t => t.events],
 };
 
-/// The number of all users up to the end of each day, or of the users of each day.
+/// The chart of the rate or mean: of all users up to the end of each day, or of the users of each day.
 function overTime(results, metric, isDaily) {
 	const days = results.days, kind = results.metric?.kind ?? metric, parts = sums[kind];
 	if (days.length < 2 || !parts) return null;

@@ -1,4 +1,4 @@
-// Changes of definitions as sentences: "Traffic 60% → 20%". The JSON stands behind a fold.
+// Changes of definitions as sentences: "Traffic 60% → 20%".
 
 import { h } from "./dom.js";
 import { lazily, sideBySide } from "./parts.js";
@@ -7,7 +7,7 @@ import { inWords } from "./conditions.js";
 
 export const marginOf = (margin, unit) => typeof margin === "object" ? inUnit(unit)(margin.absolute) : percent(margin);
 
-/// What the server adds to what people say, and where what a member says is said by another one, too.
+/// The members that are not shown: the server adds them, or another member has the same content.
 const left = new Set(["id", "key", "revision", "version", "sdk_key", "traffic_allocation", "audience_conditions", "defined_by", "last_evaluated_on", "last_exposed_on", "experiments", "proposals", "assigned_at", "updated_at", "experiment_id", "beneath", "user_id"]);
 const titles = { share: "Held out", assignment_ttl: "Users keep their variation", minimum_effect: "Smallest effect of interest", variation_id: "Variation", expires_at: "Until", otherwise: "Everybody else gets", enabled: "Turned on", sticky: "Sticky" };
 const title = name => titles[name] ?? name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
@@ -29,6 +29,7 @@ export function ruleInWords({ audience, variation, traffic, experiment }) {
 	return `${who}test ${parts || "nothing"}${(experiment.traffic ?? 100) < 100 ? ` on ${decimal(experiment.traffic)}% of them` : ""}${experiment.status && experiment.status !== "running" ? ` (${experiment.status.replaceAll("_", " ")})` : ""}.`;
 }
 
+/// The values of members in words.
 const words = {
 	variations: list => list.some(v => "value" in v) ? list.map(v => `${v.key} = ${value(v.value)}`).join(", ") : split(list),
 	traffic: v => `${decimal(v)}%`, share: v => `${decimal(v)}%`, audience: v => inWords(v), conditions: v => inWords(v), tags: list => named(list),
@@ -50,10 +51,10 @@ function inText(name, v) {
 	return words[name] ? words[name](v) : typeof v === "object" ? Array.isArray(v) && v.every(e => typeof e !== "object") ? v.join(", ") : JSON.stringify(v) : String(v).replaceAll("_", " ");
 }
 
-/// What an entry of the audit log or a proposal is about: experiments, flags and so on have a member of their own there.
+/// The element in an entry of the audit log or in a proposal, which has it in a member such as `experiment`.
 export const elementOf = side => side == null ? null : ["experiment", "flag", "metric", "holdout", "segment", "attribute", "project"].map(name => side[name]).find(e => e && typeof e === "object") ?? side;
 
-/// The members that differ, each with its title and both values in words.
+/// The differing members of two elements, each with its title and both values in words.
 export function differences(before, after) {
 	const [former, latter] = [elementOf(before) ?? {}, elementOf(after) ?? {}], found = [];
 	for (const name of new Set([...Object.keys(former), ...Object.keys(latter)])) {
@@ -77,10 +78,10 @@ export const said = ({ title, from, to }, isNew) => [h("strong", title), " ", !i
 
 export const listed = (differences, isNew) => h("ul.changes", differences.map(d => h("li", said(d, isNew))));
 
-/// The same in one line of text.
+/// The differences in one line of text.
 export const inLine = differences => differences.map(({ title, from, to }) => `${title} ${from === null ? "" : `${from} → `}${to ?? "none"}`).join("; ");
 
-/// A change that waits, in one line: of an experiment what differs, of anything else what it is, too.
+/// A proposed change in one line. For an experiment it has the differences only, for other elements also the name.
 export function proposed({ action, target, before, after }) {
 	const [noun, verb] = action.split("."), name = `${noun.charAt(0).toUpperCase()}${noun.slice(1)} ${target}`;
 	if (!after) return `${name}: ${verb}`;
@@ -88,12 +89,12 @@ export function proposed({ action, target, before, after }) {
 	return noun === "experiment" && before ? text || `${verb.replace("put", "save")} ${target}` : `${name}${before ? "" : " (new)"}: ${text || "no difference"}`;
 }
 
-/// What differs as sentences, and both sides as JSON behind a fold.
+/// The differences as sentences, and both sides as folded JSON.
 export const compared = (before, after, names) => [listed(differences(before, after)), lazily("As JSON", () => sideBySide(before, after, names))];
 
 const share = v => `${decimal(v)}%`;
 
-/// What the server foresees of a change of an experiment, in people.
+/// The server's preview of a change of an experiment as sentences about users.
 export function effectsInWords({ creates, new_users: newUsers, enrolled }) {
 	if (creates) return ["It is new, so nothing changes for any user."];
 	const told = [];

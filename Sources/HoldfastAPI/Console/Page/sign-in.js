@@ -3,13 +3,13 @@
 import * as api from "./api.js";
 
 const startedKey = "holdfast.sign-in";
-/// Where the provider sends the browser back to: this page.
+/// The URL to which the provider sends the browser back: this page.
 const home = new URL("./", document.baseURI).href;
 
 const encode = bytes => btoa(String.fromCharCode(...new Uint8Array(bytes))).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 const random = () => encode(crypto.getRandomValues(new Uint8Array(32)));
 
-/// What the server says of its identity provider; `null` if it has none.
+/// The settings of the server's identity provider; `null` if it has none.
 export async function settings() {
 	const response = await fetch(new URL("sign-in.json", home), { cache: "no-store", credentials: "omit" });
 	return response.status === 200 ? response.json() : null;
@@ -27,7 +27,7 @@ export async function start(provider) {
 	location.assign(url.href);
 }
 
-/// Takes what the provider sent the browser back with, and gets the token for it.
+/// Exchanges the code, with which the provider has sent the browser back, for a token.
 export async function finish() {
 	const query = new URLSearchParams(location.search), started = JSON.parse(sessionStorage.getItem(startedKey));
 	sessionStorage.removeItem(startedKey);
@@ -43,6 +43,7 @@ export async function finish() {
 	noteRenewal(tokens);
 }
 
+/// Sends a request to the provider's token endpoint.
 async function ask(provider, fields) {
 	let response;
 	try {
@@ -53,7 +54,7 @@ async function ask(provider, fields) {
 	return body;
 }
 
-/// The claims of a token; `null` if it is none that can be read. Only the server verifies it.
+/// The claims of a token; `null` if it cannot be read. Only the server verifies tokens.
 function claims(token) {
 	try {
 		const part = token.split(".")[1].replaceAll("-", "+").replaceAll("_", "/");
@@ -67,7 +68,7 @@ function chosen(tokens, provider) {
 	return isForServer ? tokens.access_token : tokens.id_token;
 }
 
-/// Providers issue tokens for minutes only; what renews them stays in this tab.
+/// Stores the refresh token in this tab, because providers issue tokens for minutes only.
 function noteRenewal(tokens, former) {
 	const token = tokens.refresh_token ?? former, expiry = claims(api.token.get())?.exp;
 	if (token && expiry) api.renewal.set({ token, expires_at: expiry * 1_000 });

@@ -5,7 +5,7 @@ import * as api from "./api.js";
 import { badge, empty, few, link, moment, newLink, page, section, to } from "./parts.js";
 import { plural, sentence, signed } from "./format.js";
 
-/// Those that need somebody come first.
+/// The experiments that need somebody come first.
 const question = { status: "running,paused", sort: "verdict", limit: 25 };
 
 /// Sends the reads of the screen before it is shown.

@@ -1,4 +1,4 @@
-// A user: what is stored, what the server would decide now and why, and what admins did.
+// A user: the stored profile, the decisions that the server would make now and why, and the changes by admins.
 
 import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
@@ -16,6 +16,7 @@ export function ahead({ parts }) {
 	if (parts.length > 0) api.ahead(profilePath(parts.join("/")), { detail: "true" });
 }
 
+/// The screen that finds a user.
 function lookup(context) {
 	const found = h("div");
 	let timer, asked;
@@ -52,6 +53,7 @@ const beginning = prefix => section("Users", { note: `Ids that begin with “${p
 const profilePath = id => api.path("profiles", id);
 const experimentPath = (id, experiment) => api.path("profiles", id, "experiments", experiment);
 
+/// The screen of one user.
 async function user(context, id) {
 	const profile = await profileOf(id), state = { profile };
 	const assignments = h("div"), attributes = pending(() => attributesOf(id));
@@ -117,7 +119,7 @@ async function profileOf(id) {
 	}
 }
 
-/// What the user has, the newest first, and the running experiments in which they have nothing; each in pages.
+/// The assignments of the user, the newest first, and the running experiments without an assignment; each in pages.
 function experimentsOf(context, id, state, refresh) {
 	const map = state.profile?.experiment_bucket_map ?? {}, ids = Object.keys(map).sort((a, b) => map[b].assigned_at.localeCompare(map[a].assigned_at));
 	const answers = new Map();
@@ -169,7 +171,7 @@ function experimentsOf(context, id, state, refresh) {
 			: ids.length === 0 && !text && empty("No experiment yet", "Create one, and see here what this user would get.", null, newLink("experiments", "experiment")))];
 }
 
-/// A list that is searched and turned page by page, with a field to search if there is more than a page.
+/// A list in pages, with a search field if there is more than one.
 function searched(label, size, load, render, text = "", ontext) {
 	const content = h("div"), box = h("div");
 	let asked = 0;
@@ -183,7 +185,7 @@ function searched(label, size, load, render, text = "", ontext) {
 	return pending(async () => { await show(0); return [box, content]; });
 }
 
-/// Who set an override, why, and what it covers.
+/// The author and reason of an override, and the variation that it covers.
 function originOf({ experiment, assignment: { author, reason, beneath } }) {
 	const covered = beneath && (experiment?.variations.find(v => v.id === beneath.variation_id)?.key ?? beneath.variation_id);
 	const parts = [author && `by ${author}`, reason && `“${reason}”`, covered && `over ${covered}`].filter(Boolean);
@@ -307,7 +309,7 @@ async function remove(id, row) {
 async function merge(id) {
 	const seen = h("div", { role: "status" });
 	let asked = 0, timer;
-	/// What the other profile has, and where both have a variation.
+	/// Shows the number of assignments of the other profile, and of conflicts.
 	const look = async text => {
 		const number = asked += 1;
 		if (!text) return replace(seen);
@@ -325,7 +327,7 @@ async function merge(id) {
 		});
 }
 
-/// What was erased in this tab, by user. It stays on the page until the tab is closed.
+/// The receipts of erasures, by user. They are shown until the tab is closed.
 const receipts = new Map();
 
 function receiptOf(id) {

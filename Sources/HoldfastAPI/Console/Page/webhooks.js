@@ -1,4 +1,4 @@
-// Webhooks: where the server sends what happens, how that goes, and their secrets, which are shown once.
+// Webhooks: their receivers, the last attempts, and their secrets, which are shown once.
 
 import { h, icon } from "./dom.js";
 import * as api from "./api.js";
@@ -14,7 +14,7 @@ export async function show(context) {
 
 const kinds = { active: "good", failing: "warn", paused: "bad", disabled: "idle" };
 const state = webhook => h("span", { class: `status ${kinds[webhook.state.status]}` }, webhook.state.status);
-/// A URL may be a secret: lists have where it leads only.
+/// The origin of a URL. Lists show no more, because a URL may be a secret.
 const origin = url => new URL(url).origin;
 const result = attempt => attempt.failure ?? "accepted";
 const scope = webhook => webhook.sdk_key ?? "all projects";
@@ -68,13 +68,13 @@ async function rotate(webhook) {
 	return done;
 }
 
-/// Shows a secret, which no other response has.
+/// Shows a new secret. It cannot be read again later.
 const tell = (key, secret) => dialog(`The secret of ${key}`, close => {
 	const input = field("Secret", h("input", { readonly: true, value: secret }), { hint: "It is shown only now. Whoever receives events checks their signatures by it." });
 	return [input, h("div.buttons", button("Copy", () => copy(secret, "The secret was copied.")), button("Done", close, "primary"))];
 });
 
-/// `taken` are the keys of other webhooks.
+/// Opens the dialog of a new webhook, or of `former`. `taken` are the keys of other webhooks.
 async function edit(taken, former) {
 	const key = field("Key", h("input", { required: true, maxlength: 64, readonly: Boolean(former), value: former?.key ?? "" }), { pointer: "/key" });
 	const url = field("URL", h("input", { required: true, value: former?.url ?? "https://" }), { pointer: "/url", hint: "That of Slack or Teams is a secret." });

@@ -4,20 +4,15 @@ import HoldfastCore
 import JSON
 import Storage
 
-extension Webhook.Definition {
-    /// Whether the webhook gets an entry of the audit log.
-    func wants(_ entry: AuditEntry) -> Bool {
-        (sdkKey == nil || sdkKey == entry.sdkKey) && WebhookEvent.names.contains(entry.action)
-            && events.contains { WebhookEvent.matches($0, entry.action) }
-    }
-}
-
-/// The content of a delivery.
+/// The content of a delivery: an event in the format of the receiver, for a program, Slack or Teams.
 struct WebhookMessage {
     let id: String
+    /// The name of the event, such as `experiment.put`.
     let event: String
     let body: [UInt8]
 
+    /// Creates the message of an entry of the audit log.
+    ///
     /// - Parameter publicURL: the URL of this server for browsers; `nil` for messages without a link.
     init(_ entry: AuditEntry, _ format: Webhook.Format, publicURL: String?) {
         self.init(
@@ -41,6 +36,7 @@ struct WebhookMessage {
         ) { $0["target"] = .string(key) }
     }
 
+    /// - Parameter fill: sets the members of `data` in the standard format.
     private init(
         id: String, event: String, _ format: Webhook.Format, at time: Instant, sentence: String, link: String?,
         _ fill: (inout JSONObject) -> Void
@@ -76,6 +72,8 @@ struct WebhookMessage {
         body = content.encoded()
     }
 
+    // MARK: Texts
+
     private static func detail(_ json: [UInt8]?) -> JSONValue {
         json.flatMap { try? JSONParser().parse($0) } ?? .null
     }
@@ -95,15 +93,11 @@ struct WebhookMessage {
             return warnings.isEmpty
                 ? "Nothing is wrong with \(subject) any longer."
                 : "Look at \(subject): \(warnings.joined(separator: ", "))."
-        case .proposalPut, .proposalApprove, .proposalReject:
-            let experiments = (after.object?["experiments"]?.array ?? []).compactMap(\.string).map { "'\($0)'" }
-            let changed =
-                experiments.isEmpty
-                ? "a change"
-                : "a change of the experiment\(experiments.count == 1 ? "" : "s") \(experiments.joined(separator: ", "))"
-            let wait = entry.action == AuditAction.proposalPut.rawValue ? "; it waits for approval" : ""
-            let did = wait.isEmpty ? verb(parts.last ?? "") : "proposed"
-            return "\(entry.author.name) \(did) \(changed)\(place)\(wait) (proposal '\(entry.target)')."
+        case .proposalPut:
+            return
+                "\(proposalText(entry, "proposed"))\(place); it waits for approval (proposal '\(entry.target)')."
+        case .proposalApprove, .proposalReject:
+            return "\(proposalText(entry, verb(parts.last ?? "")))\(place) (proposal '\(entry.target)')."
         case .profileErase: return "\(entry.author.name) erased a user."
         case .webhookPause:
             return
@@ -115,6 +109,15 @@ struct WebhookMessage {
         }
     }
 
+    /// Returns who did what to which change: `ann proposed a change of the experiment 'checkout'`.
+    private static func proposalText(_ entry: AuditEntry, _ verb: String) -> String {
+        let names = (detail(entry.after).object?["experiments"]?.array ?? []).compactMap(\.string).map { "'\($0)'" }
+        guard !names.isEmpty else { return "\(entry.author.name) \(verb) a change" }
+        let noun = names.count == 1 ? "experiment" : "experiments"
+        return "\(entry.author.name) \(verb) a change of the \(noun) \(names.joined(separator: ", "))"
+    }
+
+    /// Returns the past tense of an action: `concluded` for `conclude`.
     private static func verb(_ action: String) -> String {
         switch action {
         case "put": "changed"
@@ -135,14 +138,16 @@ struct WebhookMessage {
     }
 }
 
-/// Signatures of the specification Standard Webhooks.
+/// The signatures of deliveries, according to the specification Standard Webhooks: an HMAC-SHA-256 of the id, the time
+/// and the body.
 enum WebhookSignature {
     private static let prefix = "whsec_"
     /// The length in bytes of keys that the server generates.
     private static let keyBytes = 32
     /// The allowed length in bytes of keys in files.
-    private static let allowed = 24...64
+    private static let allowedKeyBytes = 24...64
 
+    /// Returns a new random secret.
     static func makeSecret() -> String {
         prefix + base64((0..<keyBytes).map { _ in UInt8.random(in: 0...255) })
     }
@@ -152,10 +157,10 @@ enum WebhookSignature {
         guard secret.hasPrefix(prefix) else { return nil }
         var text = String(secret.dropFirst(prefix.count)).replacing("+", with: "-").replacing("/", with: "_")
         while text.hasSuffix("=") { text.removeLast() }
-        return Base64URL.decode(text.utf8).flatMap { allowed.contains($0.count) ? $0 : nil }
+        return Base64URL.decode(text.utf8).flatMap { allowedKeyBytes.contains($0.count) ? $0 : nil }
     }
 
-    /// Returns the header fields of a message.
+    /// Returns the header fields of a message, with a signature by each key.
     ///
     /// - Parameter seconds: the time of the attempt, in seconds since 1970.
     static func fields(_ message: WebhookMessage, at seconds: Int64, keys: [[UInt8]]) -> [String] {
