@@ -17,8 +17,8 @@ public final class BackgroundSession: @unchecked Sendable {
         executor.submit { [self] in work(session) }
     }
 
-    /// Runs asynchronous work with the session and returns its result. Works begin in FIFO order. The work continues if the
-    /// caller is cancelled.
+    /// Runs asynchronous work with the session and returns its result. Works begin in FIFO order. The work continues if
+    /// the caller is cancelled.
     public func run<Value: Sendable, Failure: Error>(
         _ work: @escaping @Sendable (any StoreSession) async throws(Failure) -> Value
     ) async throws(Failure) -> Value {
@@ -71,8 +71,8 @@ package final class Outcome<Value: Sendable>: @unchecked Sendable {
     }
 }
 
-/// Carries a completion through other threads back to its executor, where it is called and released. The completion must
-/// not be released on another thread, because the objects that it captures belong to the executor.
+/// Carries a completion through other threads back to its executor, where it is called and released. The completion
+/// must not be released on another thread, because the objects that it captures belong to the executor.
 package final class PendingCompletion<Outcome>: @unchecked Sendable {
     // Safe: the completion is touched on the executor only, once.
     private var completion: ((Outcome) -> Void)?

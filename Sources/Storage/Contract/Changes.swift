@@ -1,16 +1,17 @@
 package import Bucketing
 package import Chronology
 
-/// A change of the records of one user, or of two users in a merge. `Value` is the type of its result. The static functions
-/// create all changes, for example ``UserChange/attributes(_:)``; most are in `UserChanges.swift`.
+/// A change of the records of one user, or of two users in a merge. `Value` is the type of its result. The static
+/// functions create all changes, for example ``UserChange/attributes(_:)``; most are in `UserChanges.swift`.
 ///
-/// A change is a rule: a pure function that receives the users' records and requests writes (``UserRecords``). The store
-/// reads the records, calls the rule, and performs the writes in one transaction.
+/// A change is a rule: a pure function that receives the users' records and requests writes (``UserRecords``). The
+/// store reads the records, calls the rule, and performs the writes in one transaction.
 public struct UserChange<Value: Sendable>: Sendable {
-    /// Changes the records, which are in the order of ``userIDs``, and adds to the tallies of experiments what must change.
+    /// Changes the records, which are in the order of ``userIDs``, and adds to the tallies of experiments what must
+    /// change.
     ///
-    /// - Returns: `nil` if the records lack a part that the rule needs; nothing has changed then. The store reads the part and
-    ///   calls the rule again.
+    /// - Returns: `nil` if the records lack a part that the rule needs; nothing has changed then. The store reads the
+    ///   part and calls the rule again.
     package typealias Rule =
         @Sendable (inout [UserRecords], inout TallyChanges, RuleContext) throws(StorageError) -> Value?
 
@@ -32,8 +33,8 @@ public struct UserChange<Value: Sendable>: Sendable {
     }
 }
 
-/// A change of data that all users share, such as projects and webhooks, or of a sticky document. `Value` is the type of its
-/// result. The static functions create all changes, for example ``SharedChange/putSegment(_:by:)``; most are in
+/// A change of data that all users share, such as projects and webhooks, or of a sticky document. `Value` is the type
+/// of its result. The static functions create all changes, for example ``SharedChange/putSegment(_:by:)``; most are in
 /// `SharedChanges.swift`.
 ///
 /// Unlike a ``UserChange``, it names in advance the parts of ``SharedRecords`` that its rule needs.
@@ -43,8 +44,8 @@ public struct SharedChange<Value: Sendable>: Sendable {
 
     /// The parts that the rule needs.
     package let parts: [SharedRecords.Part]
-    /// If this user is erased while the change waits, the change fails with ``StorageError/erased``; `nil` if the change
-    /// does not concern a user.
+    /// If this user is erased while the change waits, the change fails with ``StorageError/erased``; `nil` if the
+    /// change does not concern a user.
     package let userID: Identifier?
     /// The estimated memory that the change takes while it waits; see ``WaitingBytes``.
     package let bytes: Int

@@ -3,8 +3,8 @@ internal import Synchronization
 
 /// A queue that runs a limited number of pieces of work at the same time. Further work waits and starts in FIFO order.
 ///
-/// A concurrent `DispatchQueue` starts a thread for each piece of work that finds all threads busy, up to hundreds. These
-/// threads, with their stacks and the allocator's caches, then stay for as long as any work comes.
+/// A concurrent `DispatchQueue` starts a thread for each piece of work that finds all threads busy, up to hundreds.
+/// These threads, with their stacks and the allocator's caches, then stay for as long as any work comes.
 public final class LimitedQueue: Sendable {
     private typealias Work = @Sendable () -> Void
 

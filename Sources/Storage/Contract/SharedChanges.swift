@@ -10,18 +10,18 @@ extension SharedChange<StoredDatafile?> {
     ///   - allocations: the allocations of the datafile's experiments; see ``AllocationRules/allocations(in:since:)``.
     ///   - statuses: the statuses of the datafile's experiments; see ``StatusRules/statuses(in:since:)``.
     ///   - series: the series that the experiments' metrics need, by experiment.
-    ///   - replacing: the version that must be active, so that no concurrent edit is lost: 0 if there must be no datafile,
-    ///     `nil` to accept any.
-    ///   - newest: the version that must be the newest of all projects, because the ids of new experiments were compared
-    ///     with the ids in other projects; `nil` to accept any.
-    ///   - freezing: the experiments that the datafile concludes. Their totals are frozen in the same transaction, so that
-    ///     no experiment is concluded without frozen totals.
-    ///   - makesProject: whether the datafile may create a project if there are others already. The first project is always
-    ///     created by its datafile.
-    ///   - schema: attributes, segments and webhooks to define together with the datafile. The whole change is refused if an
-    ///     attribute has another type, or if a webhook was changed meanwhile.
-    ///   - approval: the approval of the proposal that this change carries out. The whole change is refused if the proposal
-    ///     has been decided already.
+    ///   - replacing: the version that must be active, so that no concurrent edit is lost: 0 if there must be no
+    ///     datafile, `nil` to accept any.
+    ///   - newest: the version that must be the newest of all projects, because the ids of new experiments were
+    ///     compared with the ids in other projects; `nil` to accept any.
+    ///   - freezing: the experiments that the datafile concludes. Their totals are frozen in the same transaction, so
+    ///     that no experiment is concluded without frozen totals.
+    ///   - makesProject: whether the datafile may create a project if there are others already. The first project is
+    ///     always created by its datafile.
+    ///   - schema: attributes, segments and webhooks to define together with the datafile. The whole change is refused
+    ///     if an attribute has another type, or if a webhook was changed meanwhile.
+    ///   - approval: the approval of the proposal that this change carries out. The whole change is refused if the
+    ///     proposal has been decided already.
     ///   - notes: the audit entries. The versions and revisions before and after are added to each.
     public static func putDatafile(
         _ datafile: DatafileWrite, sdkKey: String, revision: String, allocations: [Identifier: TrafficAllocation],
@@ -31,8 +31,8 @@ extension SharedChange<StoredDatafile?> {
         approval: Approval? = nil, notes: [AuditNote],
         by author: Author
     ) -> Self {
-        // `context.now` is the time of the transaction, not of the submission: assignments until then were made with the
-        // former datafile.
+        // `context.now` is the time of the transaction, not of the submission: assignments until then were made with
+        // the former datafile.
         Self(
             .projects, .activeDatafile(sdkKey: sdkKey),
             .latestPeriods(sdkKey: sdkKey, experimentIDs: Set(allocations.keys).union(statuses.keys)), .series,
@@ -76,8 +76,8 @@ extension SharedChange<ProjectSettingsResult> {
     ///
     /// - Parameters:
     ///   - datafile: the first datafile of a new project, with the revision `0`; ignored if the project exists.
-    ///   - approval: the approval of the proposal that this change carries out. If the proposal has been decided already,
-    ///     nothing changes.
+    ///   - approval: the approval of the proposal that this change carries out. If the proposal has been decided
+    ///     already, nothing changes.
     public static func putProject(
         _ change: ProjectSettings, datafile: [UInt8], approval: Approval? = nil, by author: Author
     ) -> Self {
@@ -183,7 +183,8 @@ extension SharedRecords {
 
     /// Defines attributes, segments and webhooks.
     ///
-    /// - Returns: `false` if nothing was defined, because an attribute has another type, or a webhook was changed meanwhile.
+    /// - Returns: `false` if nothing was defined, because an attribute has another type, or a webhook was changed
+    ///   meanwhile.
     fileprivate mutating func define(_ schema: SchemaChange, by author: Author) -> Bool {
         let typesFit = schema.attributes.allSatisfy { definition in
             if case .otherType = AttributeRules.define(definition, replacing: attributes[definition.name]) {
@@ -216,8 +217,8 @@ extension SharedChange<Bool> {
         Self(.segment(segment.name)) { records, _ in records.define(segment, by: author) }
     }
 
-    /// Defines attributes, segments and webhooks. The result is `false` if nothing was defined, because an attribute has
-    /// another type, a webhook was changed meanwhile, or the approved proposal has been decided already.
+    /// Defines attributes, segments and webhooks. The result is `false` if nothing was defined, because an attribute
+    /// has another type, a webhook was changed meanwhile, or the approved proposal has been decided already.
     public static func putSchema(_ schema: SchemaChange, approval: Approval? = nil, by author: Author) -> Self {
         Self(and: schema.parts + (approval.map { [$0.part] } ?? [])) { records, context in
             guard records.admits(approval), records.define(schema, by: author) else { return false }
@@ -240,9 +241,9 @@ extension SharedChange<Bool> {
 // MARK: Sticky documents and the audit log
 
 extension SharedChange<StickyDocument> {
-    /// Merges assignments into a sticky document, and removes others. The result is the document after the change. Nothing is
-    /// written if the document has not changed. Fails with ``StorageError/tooManyAssignments(limit:)`` if the document would
-    /// become too large.
+    /// Merges assignments into a sticky document, and removes others. The result is the document after the change.
+    /// Nothing is written if the document has not changed. Fails with ``StorageError/tooManyAssignments(limit:)`` if
+    /// the document would become too large.
     public static func stickyDocument(_ change: StickyDocumentChange) -> Self {
         Self(
             .stickyDocument(change.key, isChanged: true), userID: change.key.attributeValue,

@@ -3,7 +3,8 @@ package import Chronology
 package import JSON
 
 /// The data shared by all users that a store has read for a ``SharedChange``, and the writes that the change's rule
-/// requests. The store reads and writes in the same transaction. The counterpart for data of one user is ``UserRecords``.
+/// requests. The store reads and writes in the same transaction. The counterpart for data of one user is
+/// ``UserRecords``.
 package struct SharedRecords {
     /// A part that a rule may need, about as much as one query reads.
     package enum Part: Sendable, Equatable {
@@ -11,10 +12,11 @@ package struct SharedRecords {
         case projects
         /// The active datafile of a project, without its content.
         case activeDatafile(sdkKey: String)
-        /// The last allocation period and the last status of some experiments in a project. A store may also read those of
-        /// other experiments.
+        /// The last allocation period and the last status of some experiments in a project. A store may also read those
+        /// of other experiments.
         case latestPeriods(sdkKey: String, experimentIDs: Set<Identifier>)
-        /// The tracked series of all experiments, the number of the newest series, and the time since which events are kept.
+        /// The tracked series of all experiments, the number of the newest series, and the time since which events are
+        /// kept.
         case series
         /// The definition of an attribute, and the number of the newest attribute.
         case attribute(Identifier)
@@ -39,21 +41,23 @@ package struct SharedRecords {
         case putProject(ProjectRecord)
         /// Deletes a project, its datafiles, forced variations, last uses, proposals and looks.
         case deleteProject(sdkKey: String)
-        /// Stores a datafile, and deletes the oldest datafiles of its project beyond ``StoreSettings/datafileHistory``. The
-        /// last datafile of ``Author/processUser`` is kept, because the next start compares the option `--datafile` with it.
+        /// Stores a datafile, and deletes the oldest datafiles of its project beyond ``StoreSettings/datafileHistory``.
+        /// The last datafile of ``Author/processUser`` is kept, because the next start compares the option `--datafile`
+        /// with it.
         ///
-        /// The body is the form that is written: the difference to the former datafile if that is smaller, or else the whole.
+        /// The body is the form that is written: the difference to the former datafile if that is smaller, or else the
+        /// whole.
         case insertDatafile(StoredDatafile, StoredDatafile.Body)
         case insertPeriods([AllocationPeriod.OfExperiment])
         case insertStatuses([StatusPeriod.OfExperiment])
         case insertFrozenResults([FrozenRow])
         /// Inserts a series, or replaces the series with the same number.
         case putSeries(TrackedSeries)
-        /// Deletes the tallies of a series. Once the totals of all users are deleted as well, `andSeries` is the number of
-        /// the series, which is then deleted itself.
+        /// Deletes the tallies of a series. Once the totals of all users are deleted as well, `andSeries` is the number
+        /// of the series, which is then deleted itself.
         case deleteSums(SeriesSums, andSeries: Int64?)
-        /// Sets the number of the newest series. It is also the version of all series together: a change of a user that was
-        /// computed with another version is refused.
+        /// Sets the number of the newest series. It is also the version of all series together: a change of a user that
+        /// was computed with another version is refused.
         case renumberSeries(Int64)
         case insertAttribute(AttributeDefinition)
         case updateAttribute(AttributeDefinition)
@@ -76,8 +80,8 @@ package struct SharedRecords {
         case renewGeneration(GenerationRenewal)
         case recordAudit(AuditNote, Author)
 
-        /// Whether the write changes the state that ``StoreQuery/projects(ifChangedSince:datafilesAfter:elementsAfter:)``
-        /// reads.
+        /// Whether the write changes the state that
+        /// ``StoreQuery/projects(ifChangedSince:datafilesAfter:elementsAfter:)`` reads.
         package var changesProjects: Bool {
             switch self {
             case .putStickyDocument, .deleteStickyDocument, .recordAudit, .putSeries, .deleteSums, .renumberSeries,

@@ -21,19 +21,20 @@ public enum StorageError: Error, Hashable, Sendable {
     case overloaded
     /// The store failed, for example because the disk is full or the database locked. Nothing was acknowledged.
     case unavailable(reason: String)
-    /// The decision was not made with the datafile that is the newest at the commit. Nothing was stored; the caller should
-    /// decide again with the newest one.
+    /// The decision was not made with the datafile that is the newest at the commit. Nothing was stored; the caller
+    /// should decide again with the newest one.
     case staleDatafile
     /// The stored data of this user is unreadable; other users are not affected. Nothing was acknowledged.
     case damaged(reason: String)
     /// The user was erased while the change waited for its transaction. Nothing was stored; the caller may retry.
     case erased
-    /// A text of the request contains NUL, which PostgreSQL cannot store and therefore no store accepts. Nothing was stored.
+    /// A text of the request contains NUL, which PostgreSQL cannot store and therefore no store accepts. Nothing was
+    /// stored.
     case unstorable
     /// The store is read-only at present. Nothing was stored; the caller may retry later.
     case readOnly
-    /// The store is a copy, and its upstream, which makes all changes, does not respond. Nothing was stored; the caller may
-    /// retry later.
+    /// The store is a copy, and its upstream, which makes all changes, does not respond. Nothing was stored; the caller
+    /// may retry later.
     case away
     /// The store is a copy, and the response of its upstream was cut off, so it is unknown whether the change was made.
     case undecided

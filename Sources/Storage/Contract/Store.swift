@@ -3,15 +3,15 @@ public import Bucketing
 /// A database in which Holdfast keeps users, projects, events and the audit log. All reads and changes go through the
 /// sessions that it opens: one ``StoreSession`` for each event loop, or for each background task.
 ///
-/// To add a store, conform to this protocol and to ``StoreSession``. Changes carry the rules that the store must apply in
-/// its transactions (``UserChange``, ``SharedChange``), and reads carry the SQL to execute (``StoreQuery``). The suites
-/// `StoreContract` in `Tests/TestSupport` test what every store promises.
+/// To add a store, conform to this protocol and to ``StoreSession``. Changes carry the rules that the store must apply
+/// in its transactions (``UserChange``, ``SharedChange``), and reads carry the SQL to execute (``StoreQuery``). The
+/// suites `StoreContract` in `Tests/TestSupport` test what every store promises.
 public protocol Store: AnyObject, Sendable {
     /// The limits and lifetimes of assignments that the store applies to profiles.
     var rules: ProfileRules { get }
 
-    /// Whether the store is a copy of another server's store. Only that other server does the background work: the steps of
-    /// schedules and ramps, warnings, and the sums of metric series.
+    /// Whether the store is a copy of another server's store. Only that other server does the background work: the
+    /// steps of schedules and ramps, warnings, and the sums of metric series.
     var isCopy: Bool { get }
 
     /// The time of the database, for everything that is stored.
@@ -23,8 +23,8 @@ public protocol Store: AnyObject, Sendable {
     /// - Throws: ``StorageError/unavailable(reason:)``, ``StorageError/closed``
     func makeSession(on executor: any StoreExecutor) throws(StorageError) -> sending any StoreSession
 
-    /// Tests the store with a small durable write. After a failed write, the probe writes about as much as the failed one, so
-    /// that it fails as long as the failed write would still not fit on the disk.
+    /// Tests the store with a small durable write. After a failed write, the probe writes about as much as the failed
+    /// one, so that it fails as long as the failed write would still not fit on the disk.
     func probe() async throws(StorageError)
 
     /// Tests whether lookups work, even if writes fail.
@@ -42,8 +42,8 @@ public protocol Store: AnyObject, Sendable {
     /// Returns counters and gauges. Cheap.
     func metrics() -> StoreMetrics
 
-    /// Registers a function to be called when any process has changed projects, attributes or segments. It is also called
-    /// when the notification begins, because earlier changes were not notified.
+    /// Registers a function to be called when any process has changed projects, attributes or segments. It is also
+    /// called when the notification begins, because earlier changes were not notified.
     ///
     /// - Parameter changed: called on any thread.
     /// - Returns: `nil` if the store cannot notify, so that its users must poll.
@@ -91,8 +91,8 @@ public protocol StoreSession: AnyObject {
 
     /// Applies a change of a profile.
     ///
-    /// - Parameter author: the admin whom the audit log names as the author; `nil` for a change that is not recorded. If
-    ///   the change erases the user, existing audit entries lose the user's id and the values before and after.
+    /// - Parameter author: the admin whom the audit log names as the author; `nil` for a change that is not recorded.
+    ///   If the change erases the user, existing audit entries lose the user's id and the values before and after.
     func submit(_ change: ProfileChange, by author: Author?, _ completion: @escaping Completion<ProfileChangeResult>)
 
     /// Applies changes of profiles in order. A refused change does not affect the others.
@@ -105,8 +105,8 @@ public protocol StoreSession: AnyObject {
         _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void)
 
     /// Stores events in order, in one transaction. An event whose user another process has erased since the event was
-    /// received is dropped, as if it had been stored before the erasure. An ``EventOutcome/outdated`` event does not affect
-    /// the others.
+    /// received is dropped, as if it had been stored before the erasure. An ``EventOutcome/outdated`` event does not
+    /// affect the others.
     ///
     /// - Parameter completion: called with the outcome of each event once all are durable, or once all have failed.
     func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>)
@@ -125,16 +125,16 @@ public protocol StoreSession: AnyObject {
     /// - Throws: ``StorageError/unavailable(reason:)``, ``StorageError/closed``
     func prepareLookups() throws(StorageError)
 
-    /// Begins a batch of lookups. They may share one snapshot, or one message over the network; the snapshot must not be
-    /// older than this call.
+    /// Begins a batch of lookups. They may share one snapshot, or one message over the network; the snapshot must not
+    /// be older than this call.
     func beginBatch()
 
     /// Ends the batch and releases its snapshot, before the executor waits.
     func endBatch()
 
-    /// A counter that rises when a lookup shows that another process may have changed projects, attributes or segments. A
-    /// caller that compares the counter after it has looked a user up learns whether it must read the definitions and forced
-    /// variations again before it decides. Cheap; stays 0 in stores that cannot tell.
+    /// A counter that rises when a lookup shows that another process may have changed projects, attributes or segments.
+    /// A caller that compares the counter after it has looked a user up learns whether it must read the definitions and
+    /// forced variations again before it decides. Cheap; stays 0 in stores that cannot tell.
     var projectNotices: UInt64 { get }
 
     /// The hits and misses of the session's cache since the session was opened, and the size of the cache.

@@ -23,9 +23,9 @@ public func systemWallClock() -> Instant {
 
 /// The time of a database, which never goes back: what has expired stays expired, and later records have later times.
 ///
-/// The time comes from a source, such as the wall clock. If the source is set back, the time stands still until the source
-/// has caught up. If the source is set back by more than ``maximumStep``, the time follows it after all, because somebody
-/// has corrected a clock that was far ahead.
+/// The time comes from a source, such as the wall clock. If the source is set back, the time stands still until the
+/// source has caught up. If the source is set back by more than ``maximumStep``, the time follows it after all, because
+/// somebody has corrected a clock that was far ahead.
 public final class StoreClock: Sendable {
     /// What happened to the source, for the log.
     public enum Event: Sendable, Equatable {
@@ -87,8 +87,8 @@ public final class StoreClock: Sendable {
         return time
     }
 
-    /// Moves the clock forward to a time that was read from the database. A time that is ahead of the source by more than
-    /// ``maximumStep`` is ignored: it was stored before the source was corrected.
+    /// Moves the clock forward to a time that was read from the database. A time that is ahead of the source by more
+    /// than ``maximumStep`` is ignored: it was stored before the source was corrected.
     public func advance(to time: Instant) {
         guard time.milliseconds > latest.load(ordering: .acquiring), time - source() <= maximumStep else { return }
         latest.max(time.milliseconds, ordering: .acquiringAndReleasing)
@@ -96,8 +96,8 @@ public final class StoreClock: Sendable {
 }
 
 extension DispatchGroup {
-    /// Blocks until the group is empty, or until the deadline. `wait(timeout:)` measures by the wall clock on Linux, so its
-    /// deadline moves when somebody sets that clock; this one does not.
+    /// Blocks until the group is empty, or until the deadline. `wait(timeout:)` measures by the wall clock on Linux, so
+    /// its deadline moves when somebody sets that clock; this one does not.
     public func wait(before deadline: DispatchTime) {
         let ended = DispatchSemaphore(value: 0)
         let queue = DispatchQueue(label: "deadline")

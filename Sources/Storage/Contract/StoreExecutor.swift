@@ -20,8 +20,8 @@ public protocol StoreExecutor: AnyObject, Sendable {
     ///
     /// - Parameters:
     ///   - descriptor: the executor watches a duplicate, so its owner may close it at any time.
-    ///   - ready: called on the executor while the descriptor is readable or has failed (level-triggered), and while it is
-    ///     writable if ``DescriptorWatch/awaitsWriting`` is set. Never called after the watch is cancelled.
+    ///   - ready: called on the executor while the descriptor is readable or has failed (level-triggered), and while it
+    ///     is writable if ``DescriptorWatch/awaitsWriting`` is set. Never called after the watch is cancelled.
     /// - Returns: a watch that waits for the descriptor to be readable. Only code on the executor may use it.
     /// - Throws: ``StorageError/unavailable(reason:)``
     func watch(
@@ -76,8 +76,8 @@ public final class DispatchExecutor: StoreExecutor, TaskExecutor {
     }
 }
 
-/// A watch by Dispatch sources. A source needs its descriptor to stay open until the source is cancelled, so each source
-/// has a duplicate of its own, which it closes.
+/// A watch by Dispatch sources. A source needs its descriptor to stay open until the source is cancelled, so each
+/// source has a duplicate of its own, which it closes.
 private final class DispatchWatch: DescriptorWatch {
     private let descriptor: Int32
     private let queue: DispatchQueue

@@ -1,8 +1,8 @@
 public import Bucketing
 public import Chronology
 
-/// A read of a store; `Value` is the type of its result. The static functions in `…Queries.swift` create all queries, for
-/// example `.datafileHistory(sdkKey:limit:)`.
+/// A read of a store; `Value` is the type of its result. The static functions in `…Queries.swift` create all queries,
+/// for example `.datafileHistory(sdkKey:limit:)`.
 ///
 /// Databases execute the ``reading``, which has the SQL statements. Stores that are not databases, such as the one in
 /// memory for tests, and stores that answer only some queries look at the ``subject`` instead.

@@ -49,7 +49,8 @@ public struct StoreRules: Sendable {
                 records.write(.recordAudit(note, author))
             }
         }
-        // Even if nothing is stored about the user: another process may have writes of the user waiting, or an edge events.
+        // Even if nothing is stored about the user: another process may have writes of the user waiting, or an edge
+        // events.
         if change.operation.isErasure { records.write(.noteRemoval(into: nil)) }
         return result
     }
@@ -76,8 +77,8 @@ public struct StoreRules: Sendable {
         }
     }
 
-    /// The exposures that results no longer count after the change: all of an erased user, and those to experiments in which
-    /// an admin chooses the variation.
+    /// The exposures that results no longer count after the change: all of an erased user, and those to experiments in
+    /// which an admin chooses the variation.
     private static func excluded(by operation: ProfileChange.Operation, _ records: UserRecords) -> [StoredExposure] {
         switch operation {
         case .erase: records.exposures
@@ -98,8 +99,8 @@ public struct StoreRules: Sendable {
 
     /// Forces a variation on a user for a test, or with `nil` removes the forced variation.
     ///
-    /// - Returns: the variation that was forced before: `.some(nil)` if there was none. The outer `nil` means that `records`
-    ///   lacks a part that is needed; nothing has changed then.
+    /// - Returns: the variation that was forced before: `.some(nil)` if there was none. The outer `nil` means that
+    ///   `records` lacks a part that is needed; nothing has changed then.
     public static func force(
         _ variationKey: Identifier?, experimentKey: Identifier, sdkKey: String, by author: Author,
         in records: inout UserRecords, _ tallies: inout TallyChanges
@@ -136,8 +137,8 @@ public struct StoreRules: Sendable {
 }
 
 extension ProfileChange {
-    /// Whether the change concerns the profile alone, so that ``ProfileRules`` cover it: it has no consequences elsewhere
-    /// and is not recorded in the audit log.
+    /// Whether the change concerns the profile alone, so that ``ProfileRules`` cover it: it has no consequences
+    /// elsewhere and is not recorded in the audit log.
     public var concernsProfileOnly: Bool {
         switch operation {
         case .replace, .save, .assign: true

@@ -3,14 +3,14 @@ public import Chronology
 /// The settings that every store has.
 public struct StoreSettings: Sendable {
     public var rules = ProfileRules()
-    /// The maximum number of changes that wait for one writer; more are refused. The SQLite store has one writer; in the
-    /// PostgreSQL store each session is a writer.
+    /// The maximum number of changes that wait for one writer; more are refused. The SQLite store has one writer; in
+    /// the PostgreSQL store each session is a writer.
     public var waitingChanges = 10_000
-    /// The maximum estimated memory of the changes that wait for one writer, in bytes. Once it is exceeded, further changes
-    /// are refused.
+    /// The maximum estimated memory of the changes that wait for one writer, in bytes. Once it is exceeded, further
+    /// changes are refused.
     public var waitingBytes = 64 << 20
-    /// The maximum time for which the oldest waiting change may have waited, in seconds. After this time further changes are
-    /// refused, and the PostgreSQL store no longer retries changes after conflicts.
+    /// The maximum time for which the oldest waiting change may have waited, in seconds. After this time further
+    /// changes are refused, and the PostgreSQL store no longer retries changes after conflicts.
     public var waitingSeconds = 5.0
     /// Whether this process deletes expired and old data in the background.
     public var deletesOld = true
