@@ -17,8 +17,8 @@ public final class BackgroundSession: @unchecked Sendable {
         executor.submit { [self] in work(session) }
     }
 
-    /// Runs asynchronous work with the session and returns its result. Works begin in FIFO order. The work continues if
-    /// the caller is cancelled.
+    /// Runs asynchronous work with the session and returns its result. Pieces of work begin in FIFO order. The work
+    /// continues if the caller is cancelled.
     public func run<Value: Sendable, Failure: Error>(
         _ work: @escaping @Sendable (any StoreSession) async throws(Failure) -> Value
     ) async throws(Failure) -> Value {
@@ -27,7 +27,7 @@ public final class BackgroundSession: @unchecked Sendable {
         }.value.get()
     }
 
-    /// Starts asynchronous work with the session without waiting for it. Works begin in FIFO order.
+    /// Starts asynchronous work with the session without waiting for it. Pieces of work begin in FIFO order.
     public func start(_ work: @escaping @Sendable (any StoreSession) async -> Void) {
         Task(executorPreference: executor) { await work(self.session) }
     }
