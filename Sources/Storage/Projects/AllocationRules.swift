@@ -12,8 +12,8 @@ import Chronology
 /// - **The exposure happened before the datafile by which it was decided**: the period at the time of the exposure.
 /// - **Otherwise** the period of the datafile by which it was decided.
 public enum AllocationRules {
-    /// Returns the allocation of each experiment in a datafile. Targeted rollouts have none, because they have no
-    /// results.
+    /// Returns the allocation of each experiment in a datafile. Targeted rollouts are left out, because their
+    /// variations are not stored.
     ///
     /// - Parameter former: a datafile whose allocations are stored. If it is given, only allocations that differ from
     ///   it are returned.
