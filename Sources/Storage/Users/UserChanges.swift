@@ -33,8 +33,8 @@ extension UserChange<ProfileMergeResult> {
 }
 
 extension UserChange<Identifier?> {
-    /// Forces a variation on a user, or with `nil` removes the forced one, and records that in the audit log. The result
-    /// is the variation forced before, if any.
+    /// Forces a variation on a user, or with `nil` removes the forced one, and records that in the audit log. The
+    /// result is the variation forced before, if any.
     public static func forceVariation(
         _ variationKey: Identifier?, experimentKey: Identifier, userID: Identifier, sdkKey: String, by author: Author
     ) -> Self {
