@@ -111,9 +111,9 @@ extension FeedApplier {
     /// Applies the feed until the copy has reached a position. While all users are being copied it returns at once,
     /// because decisions then ask the upstream.
     ///
-    /// - Parameter goal: the position to reach; `nil` for the current end of the feed.
-    func catchUp(to goal: FeedCursor?, _ connection: UpstreamConnection, _ upstream: Upstream) throws {
-        while let position, goal.map({ $0.epoch == position.epoch && $0.isAfter(position) }) ?? true {
+    /// - Parameter target: the position to reach; `nil` for the current end of the feed.
+    func catchUp(to target: FeedCursor?, _ connection: UpstreamConnection, _ upstream: Upstream) throws {
+        while let position, target.map({ $0.epoch == position.epoch && $0.isAfter(position) }) ?? true {
             let askedAt = DispatchTime.now().uptimeNanoseconds
             let batch = try FeedBatch.read(after: position.text, limit: 10_000, wait: 0, connection, upstream)
             try apply(batch, askedAt: askedAt)

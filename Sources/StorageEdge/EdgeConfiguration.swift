@@ -45,8 +45,8 @@ public enum EdgeEvent: Sendable {
     case copyEnds(users: Int)
     /// The upstream has refused events for good. They were dropped.
     case eventsRefused(count: Int, reason: String)
-    /// Exposures that name no variation, of users who have none at the upstream either, were dropped: at most once an
-    /// hour, with those since the last time.
+    /// Exposures were dropped that name no variation, of users who have no assignment at the upstream either. Reported
+    /// at most once an hour, with the number since the last report.
     case exposuresUnassigned(count: Int, reason: String)
     /// This host's clock is far ahead of the upstream's time, or behind it if the number is negative.
     case clockIsFarOff(seconds: Double)

@@ -225,11 +225,12 @@ final class FeedApplier: Sendable {
 
     // MARK: Definitions
 
-    /// Activates definitions. The copy must have everything up to the place that they name; see
+    /// Activates definitions. The copy must have applied the feed up to the position that they name; see
     /// ``DefinitionsFollower``.
     ///
-    /// - Parameter former: the state since whose definitions these have what has changed.
-    /// - Returns: false if the copy has other definitions by now.
+    /// - Parameter former: the state of the copy when the definitions were requested. They are the difference to its
+    ///   definitions.
+    /// - Returns: `false` if the copy has other definitions by now.
     /// - Throws: ``Failure``
     func apply(_ definitions: UpstreamDefinitions, since former: EdgeState) throws(Failure) -> Bool {
         let result = state.withLock { state -> Result<Bool, Failure> in

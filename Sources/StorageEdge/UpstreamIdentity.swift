@@ -104,8 +104,10 @@ final class UpstreamIdentity: Sendable {
         }
     }
 
-    /// The store showed its time between the request and the response, and so in this range. What may be right stays,
-    /// so that clocks that agree are not corrected.
+    /// Corrects the time by a response.
+    ///
+    /// The store has read its clock at some moment between the request and the response. This gives a range for the
+    /// ``origin``. An origin within the range may be right, and stays; one outside is moved to the nearer end.
     private func measure(_ time: Instant, since sentAt: TimeSpan) {
         let known = Instant(milliseconds: origin.load(ordering: .relaxed))
         let range = time - max(sentAt, Self.sinceStart())...time - sentAt
