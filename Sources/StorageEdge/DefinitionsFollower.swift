@@ -30,8 +30,8 @@ final class DefinitionsFollower: Sendable {
 
     /// Waits for new definitions and activates them.
     ///
-    /// - Returns: whether the exchange counts as progress: there were new definitions, or the upstream waited before it
-    ///   responded that there are none. ``Upstream/follow(_:)`` pauses otherwise.
+    /// - Returns: whether there was progress; see ``Upstream/follow(_:)``. There was if there are new definitions, or
+    ///   if the upstream has waited before it responded that there are none.
     private func step(_ connection: UpstreamConnection) throws -> Bool {
         let wait = applier.hasDefinitions && upstream.isUp ? upstream.configuration.pollSeconds : 0
         // Reads without holding `order`, because the upstream may hold the request until there are new definitions, and

@@ -34,7 +34,7 @@ public final class EdgeStore: Store {
     private let definitions: DefinitionsFollower
     private let sender: OutboxSender
 
-    /// Opens the file, and its outbox beside it.
+    /// Opens the SQLite file, and the outbox in a second file beside it.
     ///
     /// - Throws: `DatabaseError`
     public init(_ configuration: EdgeConfiguration, _ file: SQLiteConfiguration) throws(DatabaseError) {
@@ -100,7 +100,7 @@ public final class EdgeStore: Store {
         return (applier.lag ?? .infinity) <= upstream.configuration.maxLag || !upstream.isUp
     }
 
-    /// Waits until the copy has everything that the upstream has committed by now.
+    /// Waits until the copy has everything that the upstream had committed at the time of the call.
     public func catchUp() async throws(UpstreamError) {
         let result: Result<Void, UpstreamError> = await settled { [self] completion in
             DispatchQueue.global().async { [self] in

@@ -4,8 +4,9 @@ import Synchronization
 
 /// The upstream as all threads of the edge see it: whether it responds, and why not.
 ///
-/// A failed request (``didFail(_:)``) marks the upstream as away. From then on only the ``Follower`` sends requests;
-/// the others fail at once. The next response that the follower gets (``didRespond()``) ends this state.
+/// A failed request (``didFail(_:)``) marks the upstream as away. From then on only the ``Follower`` and the
+/// ``DefinitionsFollower`` send requests, with pauses; all others fail at once. The next response that the follower
+/// gets (``didRespond()``) ends this state.
 final class Upstream: Sendable {
     let configuration: EdgeConfiguration
     let identity: UpstreamIdentity
@@ -39,8 +40,8 @@ final class Upstream: Sendable {
         Glibc.close(ending.writeEnd)
     }
 
-    /// Whether requests are sent. While the upstream is away, only the follower sends requests, so that its absence
-    /// costs one timeout and not one for each request.
+    /// Whether requests are sent. While the upstream is away, only the followers send requests, so that its absence
+    /// does not cost a timeout for each request of a client.
     var isUp: Bool { !isAway.load(ordering: .relaxed) }
 
     /// Why the upstream is away; `nil` if it is not.

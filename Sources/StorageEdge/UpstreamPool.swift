@@ -78,7 +78,7 @@ public final class UpstreamPool: Sendable {
         }
     }
 
-    /// Waits for the requests under way.
+    /// Waits for the requests in progress.
     func wait() {
         queue.wait()
     }

@@ -26,7 +26,7 @@ public struct Webhook: Sendable, Equatable {
         public var url: String
         /// The names of the events to send, and patterns such as `experiment.*`.
         public var events: [String]
-        /// The project whose events are sent; `nil` for the events of all projects and those of none.
+        /// The project whose events are sent; `nil` for all events, including those that concern no project.
         public var sdkKey: String?
         public var format: Format
         public var isEnabled: Bool

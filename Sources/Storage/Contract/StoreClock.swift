@@ -27,7 +27,7 @@ public func systemWallClock() -> Instant {
 /// source has caught up. If the source is set back by more than ``maximumStep``, the time follows it after all, because
 /// somebody has corrected a clock that was far ahead.
 public final class StoreClock: Sendable {
-    /// What happened to the source, for the log.
+    /// A step of the source, for the log.
     public enum Event: Sendable, Equatable {
         /// It was set back; the time stands still.
         case stands(back: TimeSpan)

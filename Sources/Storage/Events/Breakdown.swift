@@ -65,8 +65,8 @@ package struct GroupNames: Sendable {
     /// The range of the tallies of users.
     package var users: Range { (Identifier("\(prefix)u"), Identifier("\(prefix)v")) }
 
-    /// The range of the tallies of a goal or another series. Names of other goals may be in the range, too; see
-    /// ``index(_:in:)``.
+    /// The range of the tallies of a goal or another series. The range may contain names of other goals,
+    /// which ``index(_:in:)`` skips.
     package func values(of goal: Identifier) -> Range {
         (Identifier("\(prefix)v\(goal)\u{1}"), Identifier("\(prefix)v\(goal)\u{2}"))
     }

@@ -113,7 +113,7 @@ public struct TallyChanges: Sendable {
 
     /// The numbers to add to the user counts.
     public private(set) var users: [Users: UserCounts] = [:]
-    /// The sums to add to those of goals and series.
+    /// The numbers to add to the sums of goals and series.
     public private(set) var goals: [Goal: GoalTally] = [:]
 
     public init() {}

@@ -20,7 +20,7 @@ public import Chronology
 public struct FeedEntry: Sendable {
     /// The kind of an entry, as it is stored.
     enum Kind: UInt8 {
-        /// An entry in place of one whose user has been erased since.
+        /// Replaces the entry of a user who has been erased since.
         case erased = 0
         case assignments = 1
         case exposure = 2

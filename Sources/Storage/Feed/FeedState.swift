@@ -62,7 +62,8 @@ package struct FeedState: Sendable, Equatable {
     ///
     /// - Parameters:
     ///   - former: the expected current epoch. If it is another one, nothing changes.
-    ///   - presented: an epoch to add to those that are known not to be current.
+    ///   - presented: another epoch that is known not to be current; 0 for none. Like `former`, it is added to the list
+    ///     of former epochs.
     package static func setEpoch(
         _ epoch: Int64, replacing former: Int64, presented: Int64 = 0, _ dialect: SQLDialect
     ) -> SQLQuery {

@@ -9,7 +9,7 @@ package import Bucketing
 /// Example: the exposures of a user have the keys `user_id =` and `experiment_id =`. Comparing the first key with a
 /// value finds the user's exposures to all experiments, and comparing both finds the exposure to one.
 package final class KeyedRows: Sendable {
-    /// What a statement does with the rows.
+    /// The operation of a statement on the rows.
     package enum Action: Sendable {
         case select
         case delete
@@ -174,7 +174,7 @@ extension UserRecords.PartRows {
             "\(table)_counts", "user_id, count(*), max(\(number))", of: table, by: ["user_id ="], " GROUP BY user_id")
     }
 
-    // MARK: What differs between the databases
+    // MARK: Rows that differ between SQLite and PostgreSQL
 
     /// The rows of a part in each kind of database.
     fileprivate struct OfDialects: Sendable {

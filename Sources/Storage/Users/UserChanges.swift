@@ -46,7 +46,7 @@ extension UserChange<Identifier?> {
 }
 
 extension UserChange<Void> {
-    /// Stores a user's totals of the series of an experiment that are being filled, and deletes those of dropped
+    /// Stores a user's totals of the series of an experiment that are being filled, and deletes the totals of dropped
     /// series.
     package static func settleSeries(of userID: Identifier, in experimentID: Identifier) -> Self {
         Self(of: userID) { records, tallies, _ in

@@ -153,7 +153,7 @@ public struct UserRecords: Sendable {
         case deleteProfile(replacing: ProfileRecord?)
         case putForcedVariation(ForcedVariation)
         case deleteForcedVariation(ForcedVariation)
-        /// Stores an exposure under a new number, in place of the one to the same experiment.
+        /// Stores an exposure under a new number. It replaces the user's exposure to the same experiment.
         case putExposure(StoredExposure)
         case putTotal(UserGoal, TotalKey)
         /// Deletes the user's totals of all goals in an experiment.
