@@ -5,14 +5,14 @@ import Synchronization
 
 /// Follows the upstream's definitions on a serial queue of its own.
 ///
-/// New definitions are activated only when the copy has everything that was committed before they were read. The edge
-/// then knows all users whom the former definitions have enrolled, and the upstream no longer enrolls users by former
-/// definitions.
+/// Before it activates new definitions, it applies the feed up to the moment at which the upstream has read them. The
+/// edge then knows all users whom the former definitions have enrolled, and the upstream no longer enrolls users by
+/// them.
 final class DefinitionsFollower: Sendable {
     private let upstream: Upstream
     private let applier: FeedApplier
     private let queue = DispatchQueue(label: "edge-definitions", qos: .userInitiated)
-    /// Held while definitions are read and activated, so that older ones never follow newer ones.
+    /// Held while definitions are activated, so that older ones never follow newer ones.
     private let order = Mutex(())
 
     init(_ upstream: Upstream, _ applier: FeedApplier) {
@@ -30,13 +30,13 @@ final class DefinitionsFollower: Sendable {
 
     /// Waits for new definitions and activates them.
     ///
-    /// - Returns: whether the exchange counts as progress: there were new definitions, or the upstream waited before it
-    ///   responded that there are none. ``Upstream/follow(_:)`` pauses otherwise.
+    /// - Returns: whether there was progress; see ``Upstream/follow(_:)``. There was if there are new definitions, or
+    ///   if the upstream has waited before it responded that there are none.
     private func step(_ connection: UpstreamConnection) throws -> Bool {
         let wait = applier.hasDefinitions && upstream.isUp ? upstream.configuration.pollSeconds : 0
-        // Read without the lock, because the upstream may hold the request until there are new definitions, and
-        // `catchUp` must not wait for that. The generation is determined before the request: definitions of another one
-        // must not be activated.
+        // Reads without holding `order`, because the upstream may hold the request until there are new definitions, and
+        // `catchUp` must not wait for that. The generation is determined before the request, so that definitions of
+        // another generation are not activated.
         guard let generation = applier.generation else { return false }
         let askedAt = DispatchTime.now()
         guard let change = try read(of: generation, wait: wait, connection) else {
@@ -54,18 +54,24 @@ final class DefinitionsFollower: Sendable {
         }
     }
 
-    /// What has changed of definitions since those that the copy had.
-    private typealias Change = (definitions: UpstreamDefinitions, former: EdgeState)
+    /// Definitions that the upstream has sent, as the difference to those of the copy.
+    private struct Change {
+        let definitions: UpstreamDefinitions
+        /// The state of the copy when the definitions were requested.
+        let former: EdgeState
+    }
 
-    /// What became of a change.
+    /// The result of activating a change.
     private enum Activation {
         case done
-        /// The copy has it already.
+        /// The copy has these definitions already.
         case known
-        /// The copy has other definitions by now than those since which it is.
+        /// The copy has got other definitions since the change was requested, so the difference does not apply.
         case outdated
     }
 
+    /// Requests the definitions that have changed.
+    ///
     /// - Parameters:
     ///   - generation: the epoch of the feed that the copy follows. The upstream refuses another one with 410.
     ///   - wait: how long the upstream may wait for new definitions, in seconds.
@@ -83,9 +89,11 @@ final class DefinitionsFollower: Sendable {
         }
         if case .failure(.refused(410, let detail)) = result { applier.forget(generation, detail) }
         let response = try result.get()
-        return response.status == 200 ? (try UpstreamDefinitions(response.body), known) : nil
+        guard response.status == 200 else { return nil }
+        return Change(definitions: try UpstreamDefinitions(response.body), former: known)
     }
 
+    /// Applies the feed up to the definitions, and activates them.
     private func activate(_ change: Change, _ connection: UpstreamConnection) throws -> Activation {
         try order.withLock { _ in
             let present = applier.present
@@ -100,16 +108,16 @@ final class DefinitionsFollower: Sendable {
 }
 
 extension FeedApplier {
-    /// Applies the feed until the copy has everything up to a place. While all users are being copied it returns at
-    /// once, because decisions then ask the upstream.
+    /// Applies the feed until the copy has reached a position. While all users are being copied it returns at once,
+    /// because decisions then ask the upstream.
     ///
-    /// - Parameter place: `nil` for the current end of the feed.
-    func catchUp(to place: FeedCursor?, _ connection: UpstreamConnection, _ upstream: Upstream) throws {
-        while let position, place.map({ $0.epoch == position.epoch && $0.isBehind(position) }) ?? true {
+    /// - Parameter target: the position to reach; `nil` for the current end of the feed.
+    func catchUp(to target: FeedCursor?, _ connection: UpstreamConnection, _ upstream: Upstream) throws {
+        while let position, target.map({ $0.epoch == position.epoch && $0.isAfter(position) }) ?? true {
             let askedAt = DispatchTime.now().uptimeNanoseconds
             let batch = try FeedBatch.read(after: position.text, limit: 10_000, wait: 0, connection, upstream)
             try apply(batch, askedAt: askedAt)
-            // A batch that does not advance is the end as well; without this check the loop would not end.
+            // A batch that does not advance counts as the end, too. Otherwise the loop might never end.
             if batch.isComplete || batch.end == position { return }
         }
     }

@@ -1,8 +1,8 @@
 /// The configuration of an edge.
 public struct EdgeConfiguration: Sendable {
-    /// What an edge responds to a first enrollment while the upstream is away.
+    /// The response of an edge to a first enrollment while the upstream is away.
     public enum OfflineEnrollment: String, Sendable, CaseIterable {
-        /// The variation that the hash gives, without storing it.
+        /// The variation by the hash of the user's id, which is not stored.
         case hash
         /// An error.
         case refuse
@@ -15,14 +15,15 @@ public struct EdgeConfiguration: Sendable {
     public var offlineEnrollment = OfflineEnrollment.hash
     /// How far the copy may be behind before the upstream is asked instead, in seconds.
     public var maxLag = 10.0
-    /// The time limit of a response in seconds, in addition to the time for which the upstream is asked to wait.
+    /// The time limit of a response in seconds. The time for which the upstream is asked to wait is added to it.
     public var timeout = 2.0
-    /// The maximum number of entries in the outbox, and their size in bytes.
+    /// The maximum number of entries in the outbox.
     public var outboxEntries = 10_000_000
+    /// The maximum size of the entries in the outbox, in bytes.
     public var outboxBytes = 1 << 30
     /// The maximum number of changes and lookups that wait for the upstream; more are refused.
     public var waitingRequests = 10_000
-    /// Called on any thread.
+    /// Receives events for operators. Called on any thread.
     public var report: @Sendable (EdgeEvent) -> Void = { _ in }
 
     public init(url: String, token: String? = nil) {
@@ -31,7 +32,7 @@ public struct EdgeConfiguration: Sendable {
     }
 
     /// How long the upstream is asked to wait for changes before it responds, in seconds: 1 to 30, and at most a third
-    /// of ``maxLag``. While it waits, an upstream without changes cannot be told from one that is cut off.
+    /// of ``maxLag``, because an upstream that waits cannot be told from one that is cut off.
     var pollSeconds: Int { max(1, min(30, Int(maxLag / 3))) }
 }
 
@@ -42,10 +43,10 @@ public enum EdgeEvent: Sendable {
     /// The copy of all users begins.
     case copyBegins(reason: String)
     case copyEnds(users: Int)
-    /// The upstream refuses events for good. They were dropped.
+    /// The upstream has refused events for good. They were dropped.
     case eventsRefused(count: Int, reason: String)
-    /// Exposures that name no variation, of users who have none at the upstream either, were dropped: at most once an hour,
-    /// with those since the last time.
+    /// Exposures were dropped that name no variation, of users who have no assignment at the upstream either. Reported
+    /// at most once an hour, with the number since the last report.
     case exposuresUnassigned(count: Int, reason: String)
     /// This host's clock is far ahead of the upstream's time, or behind it if the number is negative.
     case clockIsFarOff(seconds: Double)

@@ -3,12 +3,13 @@ import Dispatch
 import Storage
 import StorageSQLite
 
-/// The session of one executor with an ``EdgeStore``.
+/// The session of one executor with an ``EdgeStore``. Reads go to the copy or to the upstream, changes of profiles to
+/// the ``Enroller``, and events to the outbox. Everything else fails, because only the upstream has or can change it.
 final class EdgeSession: StoreSession {
     private let store: EdgeStore
     private let base: any StoreSession
     private let executor: any StoreExecutor
-    /// Whether the copy answers the lookups of this batch; `nil` outside of a batch.
+    /// Whether the copy alone answers the lookups of this batch; `nil` outside of a batch.
     private var answersAlone: Bool?
 
     init(_ store: EdgeStore, _ base: sending any StoreSession, _ executor: any StoreExecutor) {
@@ -48,7 +49,11 @@ final class EdgeSession: StoreSession {
         find(userID, \.attributes, alone: { [base] in base.attributes(of: userID, $0) }, completion)
     }
 
-    /// Asks the upstream, and the copy if that fails.
+    /// Looks a user up at the upstream, and in the copy if that fails.
+    ///
+    /// - Parameters:
+    ///   - value: takes the requested record from the user.
+    ///   - alone: looks the record up in the copy.
     private func find<Value: Sendable>(
         _ userID: Identifier, _ value: @escaping @Sendable (MirroredUser) -> Value?,
         alone: @escaping (@escaping Completion<Value?>) -> Void, _ completion: @escaping Completion<Value?>
@@ -115,6 +120,9 @@ final class EdgeSession: StoreSession {
             events.map { _ in EventOutcome.stored }, completion)
     }
 
+    /// Appends entries to the outbox. If it is full or cannot be written, sends them directly to the upstream.
+    ///
+    /// - Parameter value: the result to report once the entries are durable.
     private func append<Value: Sendable>(
         _ entries: [(userID: Identifier?, content: [UInt8])], _ value: Value,
         _ completion: @escaping Completion<Value>
@@ -123,10 +131,13 @@ final class EdgeSession: StoreSession {
         let report: @Sendable (Result<Void, StorageError>) -> Void = { [executor] result in
             executor.submit { pending.call(result.map { value }) }
         }
-        // The clock of a host that has never met its upstream is not to be trusted.
+        // Without an upstream that has ever responded, the times of events would come from this host's clock, which is
+        // not trusted.
         guard store.upstream.identity.upstreamID != 0 else { return report(.failure(.away)) }
         store.outbox.append(entries) { [store] result in
-            guard case .failure(let error) = result, error.letsPass, store.upstream.isUp else { return report(result) }
+            guard case .failure(let error) = result, error.allowsPassage, store.upstream.isUp else {
+                return report(result)
+            }
             store.passage.send(entries, report)
         }
     }
@@ -153,8 +164,8 @@ final class EdgeSession: StoreSession {
 @available(*, unavailable) extension EdgeSession: Sendable {}
 
 extension StorageError {
-    /// Whether events go directly to the upstream, because the outbox is full or cannot be used.
-    fileprivate var letsPass: Bool {
+    /// Whether events may go directly to the upstream after this error of the outbox: it is full, or cannot be used.
+    fileprivate var allowsPassage: Bool {
         switch self {
         case .overloaded, .unavailable, .damaged: true
         default: false

@@ -27,14 +27,14 @@ public final class EdgeStore: Store {
     let enroller: Enroller
     let lookups: Lookups
     let outbox: EventOutbox
-    /// For requests that only the upstream can answer.
+    let passage: EventPassage
+    /// Passes on the requests that only the upstream can answer.
     public let pool: UpstreamPool
     private let follower: Follower
     private let definitions: DefinitionsFollower
     private let sender: OutboxSender
-    let passage: EventPassage
 
-    /// Opens the file, and its outbox beside it.
+    /// Opens the SQLite file, and the outbox in a second file beside it.
     ///
     /// - Throws: `DatabaseError`
     public init(_ configuration: EdgeConfiguration, _ file: SQLiteConfiguration) throws(DatabaseError) {
@@ -55,20 +55,23 @@ public final class EdgeStore: Store {
         // An edge stores and reports all times by its upstream's clock.
         file.settings.clock = { identity.now() }
         file.settings.reportClock = { _ in }
-        let (base, upstream) = (try SQLiteStore(file), Upstream(configuration, identity))
+        let base = try SQLiteStore(file)
+        let upstream = Upstream(configuration, identity)
         do throws(StorageError) {
             applier = FeedApplier(base, identity, try base.edgeState(), report: configuration.report)
         } catch {
             throw DatabaseError(path, "\(error)")
         }
-        (self.base, self.upstream, self.outbox) = (base, upstream, outbox)
+        self.base = base
+        self.upstream = upstream
+        self.outbox = outbox
         definitions = DefinitionsFollower(upstream, applier)
         enroller = Enroller(upstream, applier, definitions)
         lookups = Lookups(upstream)
         pool = UpstreamPool(upstream)
         let sender = OutboxSender(upstream, applier, outbox)
         self.sender = sender
-        passage = EventPassage(upstream, applier, sender)
+        passage = EventPassage(upstream, sender)
         follower = Follower(upstream, applier) { sender.wake() }
         wake.target.withLock { $0 = { sender.wake() } }
         follower.start()
@@ -91,13 +94,13 @@ public final class EdgeStore: Store {
         EdgeSession(self, try base.makeSession(on: executor), executor)
     }
 
-    /// Whether the copy answers lookups: if it is up to date, or if the upstream is away.
+    /// Whether the copy answers lookups without the upstream. It does if it is up to date, or if the upstream is away.
     var answersAlone: Bool {
         guard applier.isComplete, !(applier.lacksWrites && upstream.isUp) else { return false }
         return (applier.lag ?? .infinity) <= upstream.configuration.maxLag || !upstream.isUp
     }
 
-    /// Waits until the copy has everything that the upstream has committed by now.
+    /// Waits until the copy has everything that the upstream had committed at the time of the call.
     public func catchUp() async throws(UpstreamError) {
         let result: Result<Void, UpstreamError> = await settled { [self] completion in
             DispatchQueue.global().async { [self] in
@@ -137,7 +140,7 @@ public final class EdgeStore: Store {
     public func probe() async throws(StorageError) {
         let copy = await Result.of { () throws(StorageError) in try await base.probe() }
         let waiting = await Result.of { () throws(StorageError) in try await outbox.probe() }
-        // Events that were taken are lost, or may be.
+        // A damaged outbox may have lost events that were acknowledged, even if the upstream is up.
         if case .failure(.damaged(let reason)) = waiting { throw .damaged(reason: reason) }
         if isUpstreamUp { return }
         try copy.get()
@@ -150,6 +153,7 @@ public final class EdgeStore: Store {
 
     /// The address of the upstream.
     public var upstreamURL: String { upstream.configuration.url }
+    /// Whether the upstream responds.
     public var isUpstreamUp: Bool { upstream.isUp && upstream.secondsSinceContact != nil }
     /// Why the upstream is away, or another fault that an operator should repair; `nil` if there is none.
     public var failure: String? {

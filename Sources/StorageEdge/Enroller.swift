@@ -4,14 +4,17 @@ import JSON
 import Storage
 import Tracing
 
-/// Sends changes of profiles to the upstream, which makes them; all waiting changes go in one request. The response has
-/// the lines of the feed up to these changes. They are applied to the copy before the results are reported, so one
-/// exchange enrolls a user and updates the copy.
+/// Sends changes of profiles to the upstream, which makes them: enrollments that the edge has decided, and saves of app
+/// servers. All waiting changes go in one request.
+///
+/// The response has the results, and the lines of the feed up to these changes. The lines are applied to the copy
+/// before the results are reported, so one exchange both enrolls a user and updates the copy.
 final class Enroller: Sendable {
     /// A change that waits to be sent.
     private struct Job: Sendable {
         let change: ProfileChange
-        /// The generation of the definitions by which a decision was made; `nil` for a change that is not a decision.
+        /// The generation of the definitions with which a decision was made, 0 if it is unknown; `nil` for a change
+        /// that is not a decision.
         let generation: Int64?
         let span: Span?
         let report: @Sendable (Result<ProfileChangeResult, StorageError>) -> Void
@@ -21,8 +24,9 @@ final class Enroller: Sendable {
     private let applier: FeedApplier
     private let definitions: DefinitionsFollower
     private let lanes: Lanes<Job>
-    /// The number of changes that the upstream has decided, and the number of those that did not reach it.
+    /// The number of changes that the upstream has accepted or refused.
     let decided: Counter
+    /// The number of changes that have failed, because the upstream was away.
     let offline: Counter
     /// The maximum number of concurrent requests.
     private static let requests = 4
@@ -33,8 +37,10 @@ final class Enroller: Sendable {
         self.upstream = upstream
         self.applier = applier
         self.definitions = definitions
-        let (decided, offline) = (Counter(), Counter())
-        (self.decided, self.offline) = (decided, offline)
+        let decided = Counter()
+        let offline = Counter()
+        self.decided = decided
+        self.offline = offline
         lanes = Lanes(
             "edge-changes", count: Self.requests, limit: upstream.configuration.waitingRequests / Self.requests,
             batch: Self.batch, upstream, bytes: { $0.change.waitingBytes }
@@ -44,6 +50,8 @@ final class Enroller: Sendable {
         }
     }
 
+    /// Sends a change, or fails it at once if the upstream is away.
+    ///
     /// - Parameter report: called on any thread.
     func submit(
         _ change: ProfileChange, _ report: @escaping @Sendable (Result<ProfileChangeResult, StorageError>) -> Void
@@ -55,16 +63,19 @@ final class Enroller: Sendable {
             offline.add(1)
             return report(.failure(upstream.refusal(of: change)))
         }
-        // Jobs of one user stay in order.
         let generation = change.isDecision ? applier.decidingGeneration ?? 0 : nil
         let hasRoom = lanes.add(
             Job(change: change, generation: generation, span: Span.current, report: report),
+            // Changes of one user stay in order.
             key: change.userID.hashValue)
         if !hasRoom { report(.failure(.overloaded)) }
     }
 
     func wait() { lanes.wait() }
 
+    /// Sends changes in one request, applies the lines of the response, and reports the results. If the upstream has
+    /// another generation than the copy, the request is sent a second time, after the copy has begun anew.
+    ///
     /// - Returns: whether the upstream has decided.
     private static func send(
         _ jobs: [Job], _ connection: UpstreamConnection, _ upstream: Upstream, _ applier: FeedApplier,
@@ -72,7 +83,7 @@ final class Enroller: Sendable {
     ) -> Bool {
         var jobs = jobs
         do {
-            // The upstream was found to be away while these jobs waited.
+            // The upstream may have been found to be away while these jobs waited.
             guard upstream.isUp else { throw UpstreamError.noResponse("it was away before") }
             try meetGeneration(of: &jobs, connection, upstream, applier, definitions)
             guard !jobs.isEmpty else { return true }
@@ -107,8 +118,9 @@ final class Enroller: Sendable {
         }
     }
 
-    /// Follows the current generation of the upstream, and repeats decisions that were made by definitions of another
-    /// one.
+    /// Makes the copy follow the upstream's generation if there are decisions to send. Decisions that were made with
+    /// definitions of another generation fail as stale, so that the caller decides again, and are removed from the
+    /// jobs.
     private static func meetGeneration(
         of jobs: inout [Job], _ connection: UpstreamConnection, _ upstream: Upstream, _ applier: FeedApplier,
         _ definitions: DefinitionsFollower
@@ -127,10 +139,13 @@ final class Enroller: Sendable {
     /// The results of the upstream, and the lines of the feed up to them.
     private struct Response {
         var results: [Result<ProfileChangeResult, StorageError>]
-        /// `nil` if the copy follows no feed at present.
+        /// The lines; `nil` if the copy follows no feed at present.
         var lines: FeedBatch?
+        /// The position in the feed after the changes.
         var reached: FeedCursor?
+        /// Whether there are too many lines up to this position for one response.
         var hasMore = false
+        /// When the request was sent, in monotonic nanoseconds.
         let askedAt: UInt64
     }
 
@@ -164,6 +179,7 @@ final class Enroller: Sendable {
         return response
     }
 
+    /// Applies the lines of a response, and further lines until the copy has all changes of the response.
     private static func apply(
         _ response: Response, _ connection: UpstreamConnection, _ upstream: Upstream, _ applier: FeedApplier
     ) throws {
@@ -196,6 +212,7 @@ final class Enroller: Sendable {
         return writer.finish()
     }
 
+    /// Decodes the results, one for each change in order.
     private static func results(
         _ object: JSONObject?, of changes: [ProfileChange]
     ) throws(UpstreamError) -> [Result<ProfileChangeResult, StorageError>] {
@@ -230,6 +247,7 @@ extension Upstream {
 }
 
 extension ProfileChange {
+    /// Whether the change stores decisions of the edge.
     fileprivate var isDecision: Bool { if case .assign = operation { true } else { false } }
 }
 
@@ -263,6 +281,7 @@ extension ProfileChange.Operation {
         }
     }
 
+    /// Writes the operation as `/edge/v1/changes` expects it.
     fileprivate func append(to writer: inout JSONWriter) {
         func append(_ map: ExperimentBucketMap) {
             writer.key("map")

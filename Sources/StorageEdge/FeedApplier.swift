@@ -5,22 +5,37 @@ import Storage
 import StorageSQLite
 import Synchronization
 
-/// The only type that changes the copy: by lines of the upstream's feed, in their order, and by definitions.
+/// Writes the copy of an edge: users by lines of the upstream's feed, and definitions. No other type writes it.
 ///
-/// Lines come from the follower and with the responses to changes, so some come twice. Lines up to the place that the
-/// copy has reached are skipped. The place is written in the same transaction as the lines.
+/// Lines come both from the ``Follower`` and with the responses to changes (``Enroller``), so some come twice. The copy
+/// has a position in the feed, which is written in the same transaction as the lines before it; lines up to the
+/// position are skipped.
+///
+/// The ``EdgeState`` tells how far the copy follows the upstream. A new copy begins at the current end of the feed:
+/// first all users are copied (``beginCopy(_:_:)``, ``copy(_:isLast:)``), and then the lines since the beginning are
+/// applied (``apply(_:askedAt:)``). If the upstream has another generation, the copy begins anew (``forget(_:_:)``).
 final class FeedApplier: Sendable {
+    enum Failure: Error {
+        /// The copy cannot continue from its position; all users must be copied again.
+        case needsCopy(String)
+        case store(StorageError)
+    }
+
     private let store: SQLiteStore
     private let identity: UpstreamIdentity
     private let report: @Sendable (EdgeEvent) -> Void
+    /// Whether the last attempt to write the copy has failed.
     private let failsToWrite = Atomic<Bool>(false)
+    /// The state of the copy. It is locked during writes, so that they follow one another.
     private let state: Mutex<EdgeState>
     /// When the copy was last known to be up to date, in monotonic nanoseconds; 0 for never.
     private let currentAsOf = Atomic<UInt64>(0)
+    // Members of the state that lookups read without waiting for a write.
     private let completeness: Atomic<Bool>
     private let definitionsAreKnown: Atomic<Bool>
+    /// When the position was last written.
     private let savedAt = Mutex(DispatchTime.now())
-    /// The minimum time between two writes of the place if there were no lines to apply, in seconds.
+    /// The minimum time between two writes of the position if there are no lines to apply, in seconds.
     private static let savingSeconds = 10.0
 
     /// - Parameter stored: the state in the file.
@@ -36,20 +51,23 @@ final class FeedApplier: Sendable {
         definitionsAreKnown = Atomic(stored.definitions >= 0)
     }
 
-    /// Whether the copy has been complete at some time, and there are definitions.
+    /// Whether the copy has been complete at some time, and has definitions. It can then serve without the upstream.
     var isComplete: Bool { completeness.load(ordering: .acquiring) && hasDefinitions }
+    /// Whether the copy has definitions, perhaps of a former generation.
     var hasDefinitions: Bool { definitionsAreKnown.load(ordering: .acquiring) }
 
-    /// The place in the feed that the copy has reached; `nil` before the first copy, and while all users are being
+    /// The position in the feed that the copy has reached; `nil` before the first copy, and while all users are being
     /// copied.
     var position: FeedCursor? { state.withLock { $0.copiedTo == nil ? $0.cursor : nil } }
 
-    /// The epoch of the upstream's feed that the copy follows, also while all users are being copied; `nil` before.
+    /// The epoch of the upstream's feed that the copy follows, also while all users are being copied; `nil` if the copy
+    /// follows none.
     var generation: Int64? { state.withLock { $0.cursor?.epoch } }
 
-    /// ``generation``, if the definitions belong to it; otherwise `nil`, and decisions must not be stored.
+    /// The ``generation``, if the definitions of the copy belong to it. If `nil`, decisions must not be stored.
     var decidingGeneration: Int64? { state.withLock { $0.definitions < 0 ? nil : $0.cursor?.epoch } }
 
+    /// The present state of the copy.
     var present: EdgeState { state.withLock { $0 } }
 
     /// Whether the last attempt to write the copy has failed, so that it lacks later changes.
@@ -73,12 +91,6 @@ final class FeedApplier: Sendable {
         try result.get()
     }
 
-    enum Failure: Error {
-        /// The copy cannot continue from its place; all users must be copied again.
-        case needsCopy(String)
-        case store(StorageError)
-    }
-
     private func apply(
         _ batch: FeedBatch, reaching end: FeedCursor, _ askedAt: UInt64, _ state: inout EdgeState
     ) throws(Failure) {
@@ -87,29 +99,32 @@ final class FeedApplier: Sendable {
         guard let reached = state.cursor, state.copiedTo == nil else { return }
         guard end.epoch == reached.epoch else { throw .needsCopy("the upstream has another generation") }
         var next = state
-        let isNews = end.isBehind(reached)
-        if isNews { next.cursor = end }
+        let advances = end.isAfter(reached)
+        if advances { next.cursor = end }
         next.isComplete = next.isComplete || batch.isComplete
-        let lines = batch.lines.filter { $0.cursor.isBehind(reached) }
+        let lines = batch.lines.filter { $0.cursor.isAfter(reached) }
         let isDue = savedAt.withLock { $0 + Self.savingSeconds < .now() }
-        if !lines.isEmpty || next.isComplete != state.isComplete || (isNews && isDue) {
+        if !lines.isEmpty || next.isComplete != state.isComplete || (advances && isDue) {
             try write(lines, next, &state)
             savedAt.withLock { $0 = .now() }
         }
-        (next.upstreamID, next.clockOffset) = (state.upstreamID, state.clockOffset)
+        // Writing has updated these two.
+        next.upstreamID = state.upstreamID
+        next.clockOffset = state.clockOffset
         state = next
         if batch.isComplete { currentAsOf.max(askedAt, ordering: .acquiringAndReleasing) }
         completeness.store(next.isComplete, ordering: .releasing)
     }
 
+    /// Writes lines, grouped by user, with the next state.
     private func write(_ lines: [FeedBatch.Line], _ next: EdgeState, _ state: inout EdgeState) throws(Failure) {
         var users: [(userID: Identifier, changes: [MirroredChange])] = []
-        var places: [Identifier: Int] = [:]
+        var indices: [Identifier: Int] = [:]
         for line in lines {
-            if let place = places[line.userID] {
-                users[place].changes.append(line.change)
+            if let index = indices[line.userID] {
+                users[index].changes.append(line.change)
             } else {
-                places[line.userID] = users.count
+                indices[line.userID] = users.count
                 users.append((line.userID, [line.change]))
             }
         }
@@ -133,19 +148,23 @@ final class FeedApplier: Sendable {
             let cursor = try FeedBatch.read(after: "now", limit: 0, wait: 0, connection, upstream).end
         else { return false }
         return try change { state in
-            if state.cursor == nil { (state.cursor, state.copiedTo) = (cursor, "") }
+            guard state.cursor == nil else { return }
+            state.cursor = cursor
+            state.copiedTo = ""
         }
     }
 
-    /// Stops following a generation, so that all users and definitions are copied again. Until then the old copy is
-    /// used if the upstream is away.
+    /// Stops following a generation, so that the follower copies all users and definitions again. Until then the old
+    /// copy serves if the upstream is away.
     ///
     /// - Parameter generation: the generation to stop following; `nil` for any. Nothing happens if another one is
     ///   followed by now.
     func forget(_ generation: Int64?, _ reason: String) {
         let isFollowed = try? change { state in
             guard state.cursor != nil, generation == nil || generation == state.cursor?.epoch else { return }
-            (state.cursor, state.copiedTo, state.definitions) = (nil, nil, -1)
+            state.cursor = nil
+            state.copiedTo = nil
+            state.definitions = -1
         }
         // If the write failed, the next refusal of the upstream tries again.
         guard isFollowed == true else { return }
@@ -169,6 +188,8 @@ final class FeedApplier: Sendable {
         try result.get()
     }
 
+    /// Changes the state alone.
+    ///
     /// - Returns: whether the body has changed the state.
     private func change(_ body: (inout EdgeState) -> Void) throws(StorageError) -> Bool {
         let result = state.withLock { state -> Result<Bool, StorageError> in
@@ -180,8 +201,8 @@ final class FeedApplier: Sendable {
         return try result.get()
     }
 
-    /// Performs a write after which the copy has a state. The state is written with the upstream's identity and clock
-    /// offset.
+    /// Performs a write of the store, with the state that the copy has afterwards. The current identity and clock
+    /// offset of the upstream are added to the state.
     private func write(
         _ next: EdgeState, to state: inout EdgeState, _ operation: (EdgeState) throws(StorageError) -> Void
     ) -> Result<Void, StorageError> {
@@ -204,10 +225,12 @@ final class FeedApplier: Sendable {
 
     // MARK: Definitions
 
-    /// Activates definitions. The copy must have everything up to the place that they name; see ``DefinitionsFollower``.
+    /// Activates definitions. The copy must have applied the feed up to the position that they name; see
+    /// ``DefinitionsFollower``.
     ///
-    /// - Parameter former: the state since whose definitions these have what has changed.
-    /// - Returns: false if the copy has other definitions by now.
+    /// - Parameter former: the state of the copy when the definitions were requested. They are the difference to its
+    ///   definitions.
+    /// - Returns: `false` if the copy has other definitions by now.
     /// - Throws: ``Failure``
     func apply(_ definitions: UpstreamDefinitions, since former: EdgeState) throws(Failure) -> Bool {
         let result = state.withLock { state -> Result<Bool, Failure> in
@@ -218,7 +241,8 @@ final class FeedApplier: Sendable {
             var next = state
             let isWhole = next.needsAllDefinitions
             next.hasParts = true
-            (next.definitions, next.newestDatafile) = (definitions.state.changes, definitions.state.newestDatafile)
+            next.definitions = definitions.state.changes
+            next.newestDatafile = definitions.state.newestDatafile
             return write(next, to: &state) { state throws(StorageError) in
                 try store.mirror(definitions.state, isWhole: isWhole, reaching: state)
             }.map { true }.mapError { .store($0) }
@@ -233,12 +257,13 @@ extension EdgeState {
     /// Returns the state with the upstream's identity and clock offset.
     fileprivate func knowing(_ identity: UpstreamIdentity) -> EdgeState {
         var state = self
-        (state.upstreamID, state.clockOffset) = (identity.upstreamID, identity.clockOffset)
+        state.upstreamID = identity.upstreamID
+        state.clockOffset = identity.clockOffset
         return state
     }
 }
 
 extension FeedCursor {
-    /// Whether the place comes after another of the same feed.
-    func isBehind(_ other: FeedCursor) -> Bool { (number, lines) > (other.number, other.lines) }
+    /// Whether the position comes after another one in the same feed.
+    func isAfter(_ other: FeedCursor) -> Bool { (number, lines) > (other.number, other.lines) }
 }

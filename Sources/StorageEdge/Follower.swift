@@ -4,17 +4,19 @@ import JSON
 import Storage
 import StorageSQLite
 
-/// Follows the upstream's feed on a thread of its own. It copies all users first if the file has no place in the feed,
-/// and then requests new lines repeatedly.
+/// Follows the upstream's feed on a thread of its own. If the file has no position in the feed, the follower first
+/// notes the current end of the feed and copies all users. Then it requests the lines after its position, repeatedly.
 final class Follower: Sendable {
     private let upstream: Upstream
     private let applier: FeedApplier
-    /// The maximum number of lines of a request, and of users in a transaction.
-    private static let (lines, users) = (10_000, 4_000)
+    /// The maximum number of lines in a response.
+    private static let lines = 10_000
+    /// The maximum number of users that one transaction stores.
+    private static let users = 4_000
     /// The maximum time in seconds for which the upstream may send nothing while all users are being copied.
     private static let idleSeconds = 10
     private let queue = DispatchQueue(label: "edge-feed", qos: .userInitiated)
-    /// Called on the thread whenever the copy is up to date.
+    /// Called on the follower's thread whenever the copy is up to date.
     private let didCatchUp: @Sendable () -> Void
 
     init(_ upstream: Upstream, _ applier: FeedApplier, didCatchUp: @escaping @Sendable () -> Void) {
@@ -31,6 +33,9 @@ final class Follower: Sendable {
         queue.sync {}
     }
 
+    /// Advances the copy. If the copy cannot continue from its position, it is begun again.
+    ///
+    /// - Returns: whether there was progress; see ``Upstream/follow(_:)``.
     private func step(_ connection: UpstreamConnection) throws -> Bool {
         let generation = applier.generation
         do {
@@ -50,11 +55,14 @@ final class Follower: Sendable {
         }
     }
 
+    /// Reports to operators that the copy cannot follow the feed.
     private func report(_ error: any Error) {
         guard !upstream.cancellation.isCancelled else { return }
         upstream.configuration.report(.copyFails(reason: "\(error)"))
     }
 
+    /// Copies all users if necessary, and then applies the next lines of the feed.
+    ///
     /// - Returns: whether the copy has advanced, or the upstream has waited before it responded that there is nothing
     ///   new.
     private func advance(_ connection: UpstreamConnection) throws -> Bool {
@@ -79,53 +87,64 @@ final class Follower: Sendable {
 
     // MARK: All users
 
+    /// Copies all users from the last copied one on, which may take several requests.
     private func copyUsers(_ connection: UpstreamConnection) throws {
         var copied = 0
-        while let first = applier.present.copiedTo {
-            let writer = CopyWriter(applier)
-            var users: [MirroredUser] = []
-            users.reserveCapacity(Self.users)
-            var failure: (any Error)?
-            var hasEnded = false
-            let path = "/edge/v1/users" + (first.string.isEmpty ? "" : "?after=\(first.string.percentEncoded)")
-            let request = UpstreamConnection.Request(path: path, idleSeconds: Self.idleSeconds)
-            let ended = Result { () throws(UpstreamError) in
-                try connection.lines(of: request) { line in
-                    do {
-                        switch try UserLine(line) {
-                        case .user(let user):
-                            copied += 1
-                            users.append(user)
-                            guard users.count == Self.users else { return true }
-                            upstream.didRespond()
-                            try writer.write(users, isLast: false)
-                            users.removeAll(keepingCapacity: true)
-                        case .damaged: break
-                        case .end(let last):
-                            hasEnded = true
-                            try writer.write(users, isLast: last == nil)
-                        }
-                        return true
-                    } catch {
-                        failure = error
-                        return false
+        while let last = applier.present.copiedTo { copied += try copyUsers(after: last, connection) }
+        upstream.configuration.report(.copyEnds(users: copied))
+    }
+
+    /// Copies the users of one response.
+    ///
+    /// - Parameter last: the last user that was copied; empty to begin.
+    /// - Returns: the number of users.
+    private func copyUsers(after last: Identifier, _ connection: UpstreamConnection) throws -> Int {
+        let writer = CopyWriter(applier)
+        var copied = 0
+        var users: [MirroredUser] = []
+        users.reserveCapacity(Self.users)
+        var failure: (any Error)?
+        var hasEnded = false
+        let path = "/edge/v1/users" + (last.string.isEmpty ? "" : "?after=\(last.string.percentEncoded)")
+        let request = UpstreamConnection.Request(path: path, idleSeconds: Self.idleSeconds)
+        let ended = Result { () throws(UpstreamError) in
+            try connection.lines(of: request) { line in
+                do {
+                    switch try UserLine(line) {
+                    case .user(let user):
+                        copied += 1
+                        users.append(user)
+                        guard users.count == Self.users else { return true }
+                        upstream.didRespond()
+                        writer.write(users, isLast: false)
+                        users.removeAll(keepingCapacity: true)
+                    // A user whose records the upstream cannot decode is left out.
+                    case .damaged: break
+                    case .end(let last):
+                        hasEnded = true
+                        writer.write(users, isLast: last == nil)
                     }
+                    return true
+                } catch {
+                    failure = error
+                    return false
                 }
             }
-            try writer.finish()
-            if let failure { throw failure }
-            try ended.get()
-            guard hasEnded else { throw UpstreamError.noResponse("the copy of all users ended early") }
         }
-        upstream.configuration.report(.copyEnds(users: copied))
+        try writer.finish()
+        if let failure { throw failure }
+        try ended.get()
+        guard hasEnded else { throw UpstreamError.noResponse("the copy of all users ended early") }
+        return copied
     }
 }
 
-/// Writes users while the next ones arrive.
+/// Stores users on a queue of its own, while the next ones arrive.
 private final class CopyWriter: @unchecked Sendable {
     // Safe: the state is read only after waiting for the work on the queue that wrote it.
     private let applier: FeedApplier
     private let queue = DispatchQueue(label: "edge-copy", qos: .userInitiated)
+    /// Limits the writes that wait, so that users do not arrive faster than they are stored.
     private let room = DispatchSemaphore(value: 2)
     private var failure: StorageError?
 
@@ -133,7 +152,8 @@ private final class CopyWriter: @unchecked Sendable {
         self.applier = applier
     }
 
-    func write(_ users: [MirroredUser], isLast: Bool) throws(StorageError) {
+    /// Schedules a write. Blocks while two others are in progress or wait.
+    func write(_ users: [MirroredUser], isLast: Bool) {
         room.wait()
         queue.async { [self] in
             defer { room.signal() }
@@ -146,13 +166,20 @@ private final class CopyWriter: @unchecked Sendable {
         }
     }
 
+    /// Waits for the writes.
+    ///
+    /// - Throws: the error of the first write that has failed.
     func finish() throws(StorageError) {
         if let failure = queue.sync(execute: { failure }) { throw failure }
     }
 }
 
 extension FeedBatch {
-    /// - Parameter wait: how long the upstream may wait for a line, in seconds.
+    /// Requests lines of the feed.
+    ///
+    /// - Parameters:
+    ///   - after: a ``FeedCursor/text``, or `now` for the current end of the feed.
+    ///   - wait: how long the upstream may wait for a line, in seconds.
     static func read(
         after: String, limit: Int, wait: Int, _ connection: UpstreamConnection, _ upstream: Upstream
     ) throws(UpstreamError) -> FeedBatch {

@@ -3,8 +3,10 @@ import JSON
 import Storage
 import Tracing
 
-/// Looks users up at the upstream, many in one request. Used while the copy is incomplete or too far behind.
+/// Looks users up at the upstream, all waiting lookups in one request. Used while the copy is incomplete or too far
+/// behind.
 final class Lookups: Sendable {
+    /// A lookup that waits to be sent.
     private struct Job: Sendable {
         let userID: Identifier
         let span: Span?
@@ -12,21 +14,27 @@ final class Lookups: Sendable {
     }
 
     private let lanes: Lanes<Job>
+    /// The number of users that the upstream was asked for.
     let asked: Counter
-    private static let (requests, users) = (4, 1_000)
+    /// The maximum number of concurrent requests.
+    private static let requests = 4
+    /// The maximum number of users in a request, and about the maximum of their size in bytes.
+    private static let batch = (jobs: 1_000, bytes: 256 << 10)
 
     init(_ upstream: Upstream) {
         let asked = Counter()
         self.asked = asked
         lanes = Lanes(
             "edge-lookups", count: Self.requests, limit: upstream.configuration.waitingRequests / Self.requests,
-            batch: (Self.users, 256 << 10), upstream, bytes: { $0.userID.string.utf8.count + 8 }
+            batch: Self.batch, upstream, bytes: { $0.userID.string.utf8.count + 8 }
         ) { jobs, connection in
             asked.add(jobs.count)
             Self.send(jobs, connection, upstream)
         }
     }
 
+    /// Looks a user up.
+    ///
     /// - Parameter report: called on any thread; with ``StorageError/unavailable(reason:)`` if the upstream is away.
     func find(_ userID: Identifier, _ report: @escaping @Sendable (Result<MirroredUser, StorageError>) -> Void) {
         if !lanes.add(Job(userID: userID, span: Span.current, report: report), key: userID.hashValue) {
@@ -36,6 +44,7 @@ final class Lookups: Sendable {
 
     func wait() { lanes.wait() }
 
+    /// Looks the users of all jobs up in one request, and reports the results.
     private static func send(_ jobs: [Job], _ connection: UpstreamConnection, _ upstream: Upstream) {
         var found: [Identifier: Result<MirroredUser, StorageError>] = [:]
         var failure: StorageError?

@@ -6,8 +6,11 @@ import Storage
 import StorageSQLite
 import Synchronization
 
-/// Sends the entries of the outbox, oldest first, on a thread of its own. The upstream handles entries of users who
-/// were erased, or merged into another, after the edge had accepted them.
+/// Sends the entries of the outbox to the upstream, oldest first, on a thread of its own. An entry stays in the outbox
+/// until the upstream has accepted it or refused it for good.
+///
+/// If the user of an entry was erased or merged into another after the edge had accepted the entry, the upstream drops
+/// the entry or counts it for the account.
 final class OutboxSender: Sendable {
     private let upstream: Upstream
     private let applier: FeedApplier
@@ -15,14 +18,21 @@ final class OutboxSender: Sendable {
     private let queue = DispatchQueue(label: "edge-outbox", qos: .userInitiated)
     private let wakes = DispatchSemaphore(value: 0)
     private let isAwake = Atomic<Bool>(false)
+    /// The number of entries that the upstream has accepted.
     let sent = Counter()
+    /// The number of entries that the upstream has refused for good.
     let refused = Counter()
+    /// The number of entries that the upstream has dropped, because their users were erased.
     let erased = Counter()
+    /// The number of exposures without a variation, of users who have no assignment at the upstream either.
     let unassigned = Counter()
-    /// The exposures of users without an assignment that were not reported yet, and when they may be.
+    /// The number of these exposures that are not reported to operators yet, and when they may be reported.
     private let unreported = Mutex((count: 0, next: ContinuousClock.now))
-    /// How many entries one request has at most, and about how many bytes.
-    private static let (entries, bytes) = (1_000, 512 << 10)
+    private static let reportInterval = Duration.seconds(3_600)
+    /// The maximum number of entries in a request.
+    private static let entries = 1_000
+    /// About the maximum size of the entries in a request, in bytes.
+    private static let bytes = 512 << 10
 
     init(_ upstream: Upstream, _ applier: FeedApplier, _ outbox: EventOutbox) {
         self.upstream = upstream
@@ -50,39 +60,42 @@ final class OutboxSender: Sendable {
         while !upstream.cancellation.isCancelled {
             wakes.wait()
             isAwake.store(false, ordering: .releasing)
-            while !upstream.cancellation.isCancelled, upstream.isUp, applier.position != nil, applier.isComplete {
-                do {
-                    switch try sendNext(connection) {
-                    case .nothing?: break
-                    case .taken?:
-                        backoff.reset()
-                        continue
-                    // The request would have the same result now. A pause prevents a busy loop.
-                    case nil:
-                        upstream.pause(seconds: backoff.next())
-                        continue
-                    }
-                    break
-                } catch {
-                    if let error = error as? UpstreamError { upstream.didFail(error) }
-                    upstream.pause(seconds: backoff.next())
+            sendAll(connection, &backoff)
+        }
+    }
+
+    /// Sends entries until none waits, or until the upstream is away or the copy is not complete.
+    private func sendAll(_ connection: UpstreamConnection, _ backoff: inout Backoff) {
+        while !upstream.cancellation.isCancelled, upstream.isUp, applier.position != nil, applier.isComplete {
+            do {
+                switch try sendNext(connection) {
+                case .nothingWaits: return
+                case .sent: backoff.reset()
+                // The request would have the same result now. A pause prevents a busy loop.
+                case .noneDone: upstream.pause(seconds: backoff.next())
                 }
+            } catch {
+                if let error = error as? UpstreamError { upstream.didFail(error) }
+                upstream.pause(seconds: backoff.next())
             }
         }
     }
 
     private enum Progress {
-        case nothing, taken
+        case nothingWaits
+        case sent
+        /// Entries wait, but the upstream has neither accepted nor refused any.
+        case noneDone
     }
 
-    /// - Returns: `nil` if entries wait, but none was accepted or refused.
-    private func sendNext(_ connection: UpstreamConnection) throws -> Progress? {
+    /// Sends the oldest entries, and removes those that are done from the outbox.
+    private func sendNext(_ connection: UpstreamConnection) throws -> Progress {
         let entries = try outbox.first(Self.entries, bytes: Self.bytes)
-        guard !entries.isEmpty else { return .nothing }
+        guard !entries.isEmpty else { return .nothingWaits }
         let done = try send(entries, connection)
-        guard !done.isEmpty else { return nil }
+        guard !done.isEmpty else { return .noneDone }
         try outbox.remove(done)
-        return .taken
+        return .sent
     }
 
     /// Sends entries in one request.
@@ -103,13 +116,20 @@ final class OutboxSender: Sendable {
         let accepted = taken.compactMap(\.integer).filter(sentNumbers.contains)
         sent.add(accepted.count)
         erased.add(Int(clamping: max(0, object?["erased"]?.integer ?? 0)))
-        var done = accepted
+        return accepted + report(refusals, of: sentNumbers)
+    }
+
+    /// Counts refusals, and reports them to operators.
+    ///
+    /// - Returns: the numbers of the refused entries.
+    private func report(_ refusals: [JSONValue], of sentNumbers: Set<Int64>) -> [Int64] {
+        var numbers: [Int64] = []
         var reasons: [String: Int] = [:]
         var withoutAssignment: [String] = []
         for refusal in refusals {
             guard let refusal = refusal.object, let number = refusal["entry"]?.integer, sentNumbers.contains(number)
             else { continue }
-            done.append(number)
+            numbers.append(number)
             let reason = refusal["reason"]?.string ?? "it gives no reason"
             if refusal["unassigned"]?.bool == true {
                 withoutAssignment.append(reason)
@@ -122,23 +142,25 @@ final class OutboxSender: Sendable {
             upstream.configuration.report(.eventsRefused(count: count, reason: reason))
         }
         if let reason = withoutAssignment.first { reportUnassigned(withoutAssignment.count, reason) }
-        return done
+        return numbers
     }
 
-    /// Apps may report them all the time, so a line for each would bury the log.
+    /// Reports exposures of users without an assignment, at most once an hour. Apps may send them all the time, and a
+    /// line for each would bury the log.
     private func reportUnassigned(_ count: Int, _ reason: String) {
         unassigned.add(count)
         let reported: Int? = unreported.withLock { state in
             state.count += count
             guard ContinuousClock.now >= state.next else { return nil }
-            defer { state = (0, .now + .seconds(3_600)) }
+            defer { state = (0, ContinuousClock.now + Self.reportInterval) }
             return state.count
         }
         guard let reported else { return }
         upstream.configuration.report(.exposuresUnassigned(count: reported, reason: reason))
     }
 
-    /// A body with entries as ``OutboxEntry`` encodes them: the user's id is added, which a merge may have changed.
+    /// Encodes the body of a request. The ``OutboxEntry`` content of an entry lacks the user's id, because a merge may
+    /// change it while the entry waits; it is added here.
     private static func encode(
         _ entries: [EventOutbox.Entry], after position: FeedCursor?, _ generation: Int64?
     ) -> [UInt8] {
@@ -172,10 +194,12 @@ final class OutboxSender: Sendable {
     }
 }
 
-/// Encodes events for the outbox, in the format of the upstream's API.
+/// Encodes events and last uses for the outbox, as the upstream's `/edge/v1/events` expects them.
 enum OutboxEntry {
-    /// - Parameter acceptedAt: when the edge accepted the event, by the upstream's clock or a little earlier.
-    /// - Returns: the members of a JSON object, all but the user's id.
+    /// Encodes an event.
+    ///
+    /// - Parameter acceptedAt: when the edge accepted the event, by the upstream's clock, or a little earlier.
+    /// - Returns: the members of a JSON object without braces, all but the user's id.
     static func encode(_ event: UserEvent, acceptedAt: Instant) -> [UInt8] {
         var writer = JSONWriter()
         writer.member("accepted_at", acceptedAt.milliseconds)
@@ -207,10 +231,12 @@ enum OutboxEntry {
     }
 
     private static func randomID() -> String {
-        let (high, low) = (UInt64.random(in: .min ... .max), UInt64.random(in: .min ... .max))
+        let high = UInt64.random(in: .min ... .max)
+        let low = UInt64.random(in: .min ... .max)
         return "edge-\(String(high, radix: 36))\(String(low, radix: 36))"
     }
 
+    /// Encodes a last use, which belongs to no user.
     static func encode(_ use: LastUse) -> [UInt8] {
         var writer = JSONWriter()
         writer.member("sdk_key", use.subject.sdkKey)
@@ -220,56 +246,4 @@ enum OutboxEntry {
         writer.member("day", use.day)
         return writer.finish()
     }
-}
-
-/// Sends events directly to the upstream while the outbox cannot take them; all waiting events go in one request. They
-/// count as stored when the upstream has confirmed them.
-final class EventPassage: Sendable {
-    private struct Job: Sendable {
-        let entries: [(userID: Identifier?, content: [UInt8])]
-        let report: @Sendable (Result<Void, StorageError>) -> Void
-    }
-
-    private let lanes: Lanes<Job>
-    private static let (requests, batch) = (2, (jobs: 256, bytes: 512 << 10))
-
-    init(_ upstream: Upstream, _ applier: FeedApplier, _ sender: OutboxSender) {
-        lanes = Lanes(
-            "edge-passage", count: Self.requests, limit: upstream.configuration.waitingRequests / Self.requests,
-            batch: Self.batch, upstream, bytes: { $0.entries.reduce(64) { $0 + $1.content.count } }
-        ) { jobs, connection in
-            var entries: [EventOutbox.Entry] = []
-            for job in jobs {
-                for entry in job.entries {
-                    entries.append(
-                        .init(number: Int64(entries.count + 1), userID: entry.userID, content: entry.content))
-                }
-            }
-            let result = Result { () throws(UpstreamError) in try sender.send(entries, connection) }
-            if case .failure(let error) = result { upstream.didFail(error) }
-            let done = Set((try? result.get()) ?? [])
-            var number: Int64 = 0
-            for job in jobs {
-                let numbers = number + 1..<number + 1 + Int64(job.entries.count)
-                number = numbers.upperBound - 1
-                job.report(numbers.allSatisfy(done.contains) ? .success(()) : .failure(Self.failure(of: result)))
-            }
-        }
-    }
-
-    private static func failure(of result: Result<[Int64], UpstreamError>) -> StorageError {
-        if case .failure(let error) = result, error.isUnknown { return .undecided }
-        return .unavailable(reason: "neither the outbox nor the upstream takes events at present")
-    }
-
-    /// - Parameter report: called on any thread.
-    func send(
-        _ entries: [(userID: Identifier?, content: [UInt8])],
-        _ report: @escaping @Sendable (Result<Void, StorageError>) -> Void
-    ) {
-        let key = entries.first?.userID?.hashValue ?? 0
-        if !lanes.add(Job(entries: entries, report: report), key: key) { report(.failure(.overloaded)) }
-    }
-
-    func wait() { lanes.wait() }
 }

@@ -6,64 +6,7 @@ import Storage
 import Synchronization
 import Tracing
 
-/// Why a request to the upstream has failed.
-public enum UpstreamError: Error, Sendable {
-    /// There was no complete response.
-    case noResponse(String)
-    /// The request was sent, but there was no complete response. It is unknown whether the upstream has performed it.
-    case late(String)
-    /// The upstream refuses the request.
-    case refused(status: Int, detail: String)
-    /// The response does not come from the store that this edge follows, but from something else at its address.
-    case foreign(String)
-    /// The response cannot be decoded.
-    case malformed(String)
-    /// The upstream cannot decode its records of a user.
-    case damaged(String)
-    /// The response is longer than the request allows.
-    case tooLarge(limit: Int)
-    /// Too many requests wait for the upstream.
-    case overloaded
-    /// The edge is closing.
-    case closing
-}
-
-extension UpstreamError: CustomStringConvertible {
-    public var description: String {
-        switch self {
-        case .noResponse(let reason): "the upstream does not respond: \(reason)"
-        case .late(let reason): "the upstream does not respond completely: \(reason)"
-        case .refused(let status, let detail) where status == 401 || status == 403:
-            "the upstream refuses the token of this edge with \(status): \(detail)"
-        case .refused(let status, let detail): "the upstream responds \(status): \(detail)"
-        case .foreign(let reason): "the upstream does not respond, but something else does at its address: \(reason)"
-        case .malformed(let reason): "the upstream sent what this edge does not understand: \(reason)"
-        case .damaged(let reason): reason
-        case .tooLarge(let limit): "the upstream's response is longer than \(limit) bytes"
-        case .overloaded: "too many requests wait for the upstream"
-        case .closing: "the edge is closing"
-        }
-    }
-}
-
-extension UpstreamError {
-    /// The name of the case, without its values.
-    fileprivate var kind: String {
-        switch self {
-        case .noResponse: "no_response"
-        case .late: "late"
-        case .refused(let status, _): "\(status)"
-        case .foreign: "foreign"
-        case .malformed: "malformed"
-        case .damaged: "damaged"
-        case .tooLarge: "too_large"
-        case .overloaded: "overloaded"
-        case .closing: "closing"
-        }
-    }
-}
-
-/// A response of the upstream, whatever its status.
+/// A response of the upstream with any status.
 public struct UpstreamResponse: Sendable {
     public var status = 0
     /// The header fields, in the order in which they arrived.
@@ -82,7 +25,12 @@ final class Cancellation: Sendable {
     }
 }
 
-/// Sends requests to the upstream, one at a time, over connections that stay open. Used by one thread at a time.
+/// Sends requests to the upstream with libcurl, one at a time, over connections that stay open. Only one thread at a
+/// time may use it.
+///
+/// ``expect(_:)``, ``send(_:)`` and ``lines(of:_:)`` send a ``Request``. Each goes through three steps: a span for
+/// traces (`perform`), the check that the response comes from the upstream and not from something else at its address
+/// (`exchange`), and the call of libcurl (`transfer`).
 final class UpstreamConnection {
     private let url: String
     /// The host of the URL, for spans.
@@ -91,20 +39,24 @@ final class UpstreamConnection {
     private let identity: UpstreamIdentity
     private let connectSeconds: Double
     private let cancellation: Cancellation
-    private let isInVain: @Sendable (_ receivedAt: UInt64) -> Bool
+    private let shouldGiveUp: @Sendable (_ receivedAt: UInt64) -> Bool
     private var client: OpaquePointer?
 
-    /// - Parameter isInVain: called from time to time with the time when data last arrived; returns whether to give up.
+    /// - Parameter shouldGiveUp: called from time to time during a request, with the time when data last arrived.
     init(
         _ configuration: EdgeConfiguration, _ identity: UpstreamIdentity, _ cancellation: Cancellation,
-        isInVain: @escaping @Sendable (_ receivedAt: UInt64) -> Bool = { _ in false }
+        shouldGiveUp: @escaping @Sendable (_ receivedAt: UInt64) -> Bool = { _ in false }
     ) {
-        self.isInVain = isInVain
+        self.shouldGiveUp = shouldGiveUp
         url = configuration.url
         (host, port) = Self.address(of: configuration.url)
         self.identity = identity
         connectSeconds = configuration.timeout
         self.cancellation = cancellation
+    }
+
+    deinit {
+        if let client { http_client_close(client) }
     }
 
     private static func address(of url: String) -> (host: String, port: Int) {
@@ -116,16 +68,12 @@ final class UpstreamConnection {
         return (String(authority[..<colon]), port)
     }
 
-    deinit {
-        if let client { http_client_close(client) }
-    }
-
     struct Request {
         var method = "GET"
         /// The path with its query.
         var path: String
         var fields: [String] = []
-        /// Whether the request has the edge's token.
+        /// Whether the edge's token is sent with the request.
         var hasToken = true
         var body: [UInt8]?
         /// The time limit of the whole exchange; `nil` for none.
@@ -136,11 +84,14 @@ final class UpstreamConnection {
         var isSentOnce = false
         /// The maximum size of the response body in bytes.
         var mostBytes = Int.max
-        /// The spans of the client requests for which this one is made, as far as they are traced.
+        /// The spans of the traced client requests on whose behalf this request is sent.
         var spans: [Span] = []
     }
 
-    /// - Returns: a response with status 200 to 299.
+    /// Sends a request that must succeed.
+    ///
+    /// - Returns: a response with the status 200 to 299, or 304.
+    /// - Throws: ``UpstreamError/refused(status:detail:)`` for any other status.
     func expect(_ request: Request) throws(UpstreamError) -> UpstreamResponse {
         let response = try send(request)
         guard response.status / 100 == 2 || response.status == 304 else {
@@ -149,6 +100,9 @@ final class UpstreamConnection {
         return response
     }
 
+    /// Sends a request.
+    ///
+    /// - Returns: the response, with any status.
     func send(_ request: Request) throws(UpstreamError) -> UpstreamResponse {
         var body: [UInt8] = []
         var isTooLarge = false
@@ -177,6 +131,7 @@ final class UpstreamConnection {
         guard response.status == 200 else { throw Self.refusal(response.status, rest) }
     }
 
+    /// Returns the error for a response, with the detail of its problem document.
     private static func refusal(_ status: Int, _ body: [UInt8]) -> UpstreamError {
         let problem = (try? JSONParser().parse(body))?.object
         return .refused(status: status, detail: problem?["detail"]?.string ?? "it gives no reason")
@@ -189,8 +144,9 @@ final class UpstreamConnection {
         let cancellation: Cancellation
         /// When data last arrived, in monotonic nanoseconds.
         var receivedAt = DispatchTime.now().uptimeNanoseconds
-        let isInVain: (_ receivedAt: UInt64) -> Bool
-        var wasInVain = false
+        let shouldGiveUp: (_ receivedAt: UInt64) -> Bool
+        /// Whether the request ended because ``shouldGiveUp`` said so.
+        var gaveUp = false
         /// See ``UpstreamIdentity/sinceStart()``.
         let sentAt = UpstreamIdentity.sinceStart()
         let identity: UpstreamIdentity
@@ -199,7 +155,8 @@ final class UpstreamConnection {
         let receive: (_ status: Int, UnsafeRawBufferPointer) -> Bool
     }
 
-    /// Performs a request, in a child span of the first of its spans.
+    /// Performs a request. If it has spans, it runs in a child span of the first sampled one, which links to the
+    /// others.
     private func perform(
         _ request: Request, _ receive: (_ status: Int, UnsafeRawBufferPointer) -> Bool
     ) throws(UpstreamError) -> UpstreamResponse {
@@ -231,6 +188,7 @@ final class UpstreamConnection {
         return try result.get()
     }
 
+    /// Performs a request, and checks the origin of the response.
     private func exchange(
         _ request: Request, _ receive: (_ status: Int, UnsafeRawBufferPointer) -> Bool
     ) throws(UpstreamError) -> UpstreamResponse {
@@ -242,13 +200,13 @@ final class UpstreamConnection {
         var error = [CChar](repeating: 0, count: 256)
         withoutActuallyEscaping(receive) { receive in
             var exchange = Exchange(
-                cancellation: cancellation, isInVain: isInVain, identity: identity, receive: receive)
+                cancellation: cancellation, shouldGiveUp: shouldGiveUp, identity: identity, receive: receive)
             response.status = withUnsafeMutablePointer(to: &exchange) { exchange in
-                perform(request, client, UnsafeMutableRawPointer(exchange), &error)
+                transfer(request, client, UnsafeMutableRawPointer(exchange), &error)
             }
             if response.status > 0 { exchange.checkOrigin() }
             (response.fields, origin) = (exchange.fields, exchange.origin)
-            if exchange.wasInVain { response.status = -1 }
+            if exchange.gaveUp { response.status = -1 }
         }
         if case .failure(let foreign) = origin { throw foreign }
         guard response.status > 0 else {
@@ -259,7 +217,11 @@ final class UpstreamConnection {
         return response
     }
 
-    private func perform(
+    /// Performs a request with libcurl, whose callbacks get the ``Exchange``.
+    ///
+    /// - Parameter error: receives the reason of a failure.
+    /// - Returns: the status of the response; 0 if nothing was sent, negative if there was no complete response.
+    private func transfer(
         _ request: Request, _ client: OpaquePointer, _ exchange: UnsafeMutableRawPointer, _ error: inout [CChar]
     ) -> Int {
         // An empty `Expect` prevents curl from waiting for `100 Continue` before it sends a large body.
@@ -301,7 +263,7 @@ final class UpstreamConnection {
                             }
                             parameters.is_cancelled = { context in
                                 guard let exchange = context?.assumingMemoryBound(to: Exchange.self) else { return 1 }
-                                return exchange.pointee.isToEnd() ? 1 : 0
+                                return exchange.pointee.shouldEnd() ? 1 : 0
                             }
                             return http_client_perform(client, &parameters, &error)
                         }
@@ -313,15 +275,19 @@ final class UpstreamConnection {
 }
 
 extension UpstreamConnection.Exchange {
-    fileprivate mutating func isToEnd() -> Bool {
-        wasInVain = isInVain(receivedAt)
-        return wasInVain || cancellation.isCancelled
+    /// Whether the request must end now. libcurl asks from time to time.
+    fileprivate mutating func shouldEnd() -> Bool {
+        gaveUp = shouldGiveUp(receivedAt)
+        return gaveUp || cancellation.isCancelled
     }
 
-    /// - Returns: whether the response comes from the upstream.
+    /// Checks once, when the header is complete, whether the response comes from the upstream.
+    ///
+    /// - Returns: whether it does.
     @discardableResult
     fileprivate mutating func checkOrigin() -> Bool {
         if origin == nil {
+            // Copies, because the closure must not capture `self`, which is inout.
             let (identity, status, fields, sentAt) = (identity, status, fields, sentAt)
             origin = Result { () throws(UpstreamError) in
                 try identity.check(fields, status: status, sentAt: sentAt)
@@ -335,7 +301,8 @@ extension UpstreamConnection.Exchange {
     fileprivate mutating func take(_ line: String) {
         if line.hasPrefix("HTTP/") {
             let words = line.split(separator: " ")
-            (status, fields) = (words.count > 1 ? Int(words[1]) ?? 0 : 0, [])
+            status = words.count > 1 ? Int(words[1]) ?? 0 : 0
+            fields = []
             return
         }
         guard let colon = line.firstIndex(of: ":") else { return }
@@ -354,7 +321,8 @@ extension [UInt8] {
     mutating func takeLines<Failure: Error>(
         _ line: (UnsafeRawBufferPointer) throws(Failure) -> Bool
     ) throws(Failure) -> Bool {
-        var (taken, goesOn) = (0, true)
+        var taken = 0
+        var goesOn = true
         var failure: Failure?
         withUnsafeBytes { bytes in
             while goesOn, taken < bytes.count, let base = bytes.baseAddress,
@@ -364,7 +332,8 @@ extension [UInt8] {
                 do throws(Failure) {
                     goesOn = try line(UnsafeRawBufferPointer(rebasing: bytes[taken..<next]))
                 } catch {
-                    (failure, goesOn) = (error, false)
+                    failure = error
+                    goesOn = false
                 }
                 taken = next + 1
             }

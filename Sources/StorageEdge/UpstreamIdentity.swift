@@ -5,27 +5,31 @@ import Storage
 import StorageSQLite
 import Synchronization
 
-/// The store that the edge follows, the token with which it identifies itself, and the store's time. This host's clock
-/// is not trusted.
+/// The identity of the upstream's store, the token with which the edge authenticates itself, and the time of the
+/// upstream's store. An edge uses this time for everything it stores, because its own host's clock may be wrong.
 ///
-/// Each response of the upstream names its store and the store's time; see ``Storage/EdgeFields``. A response that does
-/// not comes from something else, such as a proxy with a maintenance page. It is ignored, whatever its status.
+/// Each response of the upstream names its store and the store's time; see ``Storage/EdgeFields``. A response without
+/// these fields comes from something else, such as a proxy with a maintenance page. It counts as no response, even if
+/// its status is 200.
 final class UpstreamIdentity: Sendable {
     /// The ``StoreGeneration/storeID``; 0 until a response has named it.
     private let storeID: Atomic<Int64>
-    /// The store's time when this host was started, in milliseconds. It does not change when this host's clock is set.
+    /// The store's time at the moment when this host was started, in milliseconds. ``now()`` adds the time since then,
+    /// which does not change when this host's clock is set.
     private let origin: Atomic<Int64>
     /// The maximum difference between ``now()`` and the store's time, in milliseconds.
     private let uncertainty = Atomic<Int64>(1_000)
+    /// Whether the clock offset is great, and was reported.
     private let isFarOff = Atomic<Bool>(false)
     private let token: Mutex<String?>
     private let report: @Sendable (EdgeEvent) -> Void
     private static let (generationField, timeField) = (
         "\(EdgeFields.generation)".lowercased(), "\(EdgeFields.time)".lowercased()
     )
-    /// The clock offset from which operators are warned.
+    /// Operators are warned of clock offsets beyond this one.
     static let greatOffset = TimeSpan.minutes(1)
 
+    /// - Parameter state: the state in the edge's file, which has the store and the clock offset of the last run.
     init(_ configuration: EdgeConfiguration, _ state: EdgeState = EdgeState()) {
         token = Mutex(configuration.token)
         report = configuration.report
@@ -33,26 +37,28 @@ final class UpstreamIdentity: Sendable {
         origin = Atomic((systemWallClock() + state.clockOffset - Self.sinceStart()).milliseconds)
     }
 
+    /// The header field with the token; `nil` without a token.
     var authorization: String? { token.withLock { $0 }.map { "Authorization: Bearer \($0)" } }
 
     func replaceToken(_ secret: String?) { token.withLock { $0 = secret } }
 
+    /// The ``StoreGeneration/storeID`` of the upstream; 0 until a response has named it.
     var upstreamID: Int64 { storeID.load(ordering: .relaxed) }
 
     /// How far the upstream's time is ahead of this host's clock.
     var clockOffset: TimeSpan { now() - systemWallClock() }
 
-    /// The present time of the upstream: as the last response has shown it, or else as the file of the edge has noted.
+    /// The present time of the upstream's store, by the last response, or before the first one by the edge's file.
     func now() -> Instant { Instant(milliseconds: origin.load(ordering: .relaxed)) + Self.sinceStart() }
 
-    /// Returns the earliest time of the upstream at which something may have been received. So what was accepted before
-    /// an erasure never seems to come after it.
+    /// Returns the earliest time of the upstream at which the edge may have received an event. With the earliest time,
+    /// an event that was accepted before an erasure never seems to come after it.
     ///
     /// - Parameter receivedAt: in monotonic nanoseconds.
     func earliest(of receivedAt: UInt64) -> Instant {
         let now = DispatchTime.now().uptimeNanoseconds
         let age = TimeSpan.milliseconds(Int64((now - min(now, receivedAt)) / 1_000_000))
-        // Both times are without fractions of a millisecond.
+        // Two milliseconds, because both times are rounded down to milliseconds.
         return self.now() - age - .milliseconds(uncertainty.load(ordering: .relaxed)) - .milliseconds(2)
     }
 
@@ -63,9 +69,12 @@ final class UpstreamIdentity: Sendable {
         return .milliseconds(Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000)
     }
 
+    /// Checks that a response comes from the store that this edge follows, and takes the store's time from it.
+    ///
     /// - Parameters:
-    ///   - fields: of a response, with names in lower case.
+    ///   - fields: the header fields of the response, with names in lower case.
     ///   - sentAt: when the request was sent; see ``sinceStart()``.
+    /// - Throws: ``UpstreamError/foreign(_:)``
     func check(
         _ fields: [(name: String, value: String)], status: Int, sentAt: TimeSpan
     ) throws(UpstreamError) {
@@ -95,8 +104,10 @@ final class UpstreamIdentity: Sendable {
         }
     }
 
-    /// The store showed its time between the request and the response, and so in this range. What may be right stays, so that
-    /// clocks that agree are not corrected.
+    /// Corrects the time by a response.
+    ///
+    /// The store has read its clock at some moment between the request and the response. This gives a range for the
+    /// ``origin``. An origin within the range may be right, and stays; one outside is moved to the nearer end.
     private func measure(_ time: Instant, since sentAt: TimeSpan) {
         let known = Instant(milliseconds: origin.load(ordering: .relaxed))
         let range = time - max(sentAt, Self.sinceStart())...time - sentAt

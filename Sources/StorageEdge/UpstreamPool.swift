@@ -3,11 +3,12 @@ import Storage
 import Synchronization
 import Tracing
 
-/// Passes requests of clients on to the upstream, a few at a time.
+/// Passes requests of clients on to the upstream unchanged, a few at a time. For requests that an edge cannot answer
+/// itself, such as those of admins.
 public final class UpstreamPool: Sendable {
-    /// A connection, which one thread at a time uses.
+    /// A connection that one thread at a time uses.
     private final class Slot: @unchecked Sendable {
-        // Safe: it is taken out of the list of idle ones while it is used.
+        // Safe: a slot is taken out of the list of idle slots while it is used.
         let connection: UpstreamConnection
 
         init(_ connection: UpstreamConnection) {
@@ -19,15 +20,18 @@ public final class UpstreamPool: Sendable {
     private let idle = Mutex<[Slot]>([])
     private let queue = LimitedQueue(label: "edge-forward", limit: requests, qos: .userInitiated)
     private let responses = Counter()
-    /// The number of requests at the same time, and of those that wait.
-    private static let (requests, waiting) = (8, 1_000)
-    /// For how long the upstream may send nothing of a response that takes long, in seconds.
+    /// The maximum number of concurrent requests.
+    private static let requests = 8
+    /// The maximum number of requests that wait.
+    private static let waiting = 1_000
+    /// The maximum time without any data of a response that takes long, in seconds.
     private static let longSeconds = 30
 
     init(_ upstream: Upstream) {
         self.upstream = upstream
     }
 
+    /// The number of responses of the upstream.
     var forwarded: UInt64 { responses.value }
 
     /// Sends a request.
@@ -45,10 +49,11 @@ public final class UpstreamPool: Sendable {
     ) async throws(UpstreamError) -> UpstreamResponse {
         var request = UpstreamConnection.Request(path: target)
         request.method = method
-        (request.fields, request.hasToken) = (fields, hasToken)
+        request.fields = fields
+        request.hasToken = hasToken
         request.body = body
         request.idleSeconds = max(upstream.idleSeconds(wait: 0), takesLong ? Self.longSeconds : 0)
-        // Not every change may be made twice.
+        // A change must not be made twice, so it is not repeated on another connection.
         request.isSentOnce = method != "GET" && method != "HEAD"
         request.mostBytes = mostBytes
         request.spans = Span.current.map { [$0] } ?? []
@@ -63,16 +68,17 @@ public final class UpstreamPool: Sendable {
         let slot = idle.withLock { $0.popLast() } ?? Slot(upstream.makePatientConnection())
         defer { idle.withLock { $0.append(slot) } }
         return Result { () throws(UpstreamError) in
-            // Perhaps it was found to be away while the request waited.
+            // The upstream may have been found to be away while the request waited.
             guard upstream.isUp else { throw .noResponse("it was away before") }
-            // A response that takes too long is no sign that the upstream is away; the follower finds out.
+            // A failure does not mark the upstream as away, because some responses just take too long. The follower
+            // finds out.
             let response = try slot.connection.send(request)
             responses.add(1)
             return response
         }
     }
 
-    /// Waits for the requests under way.
+    /// Waits for the requests in progress.
     func wait() {
         queue.wait()
     }

@@ -12,9 +12,10 @@ public import JSON
 
 /// The author of a change, and the request by which it was made.
 public struct Author: Sendable, Hashable {
-    /// The name of a token, or of another actor. Names of other actors have two words, which token names cannot have.
+    /// The name of a token, or of another actor such as `user root`. The name of another actor has two words, so that
+    /// no token can have it.
     public var name: String
-    /// Empty if there is no request.
+    /// The id of the request; empty if there was none.
     public var requestID: String
 
     public init(name: String, requestID: String = "") {
@@ -22,7 +23,7 @@ public struct Author: Sendable, Hashable {
         self.requestID = requestID
     }
 
-    /// The name of everyone on a server without tokens. No token may have it.
+    /// The name of all callers of a server without tokens. No token may have it.
     public static let anonymousName = "anonymous"
 
     /// The system user that runs this process. It is the author of changes at the start, and of commands.
@@ -37,7 +38,7 @@ public struct Author: Sendable, Hashable {
 public enum AuditAction: String, Sendable, CaseIterable {
     /// A variation was set for a user, or imported as set; the target is the experiment's id.
     case overrideSet = "override.set"
-    /// A user's override or else assignment was removed; the target is the experiment's id.
+    /// A user's override was removed, or without one the assignment; the target is the experiment's id.
     case assignmentRemove = "assignment.remove"
     /// Everything stored about a user was erased. The entry does not name the user.
     case profileErase = "profile.erase"
@@ -61,7 +62,8 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case experimentImport = "experiment.import"
     /// A ramp began a step, ended, or was controlled by hand; the target is the experiment's key.
     case experimentRamp = "experiment.ramp"
-    /// A bandit looked at the users of an experiment, and may have changed the weights; the target is the experiment's key.
+    /// A bandit looked at the users of an experiment, and may have changed the weights; the target is the experiment's
+    /// key.
     case experimentBandit = "experiment.bandit"
     /// A schedule started an experiment, or closed its enrollment; the target is its key.
     case experimentSchedule = "experiment.schedule"
@@ -115,7 +117,7 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case tokensReload = "tokens.reload"
     /// The database was migrated; the target is its new version.
     case databaseMigrate = "database.migrate"
-    /// The database was found to have gone back in time, and got a new generation; the target is the former one.
+    /// The database was found to have gone back in time, and got a new generation; the target is the former generation.
     case generationRenew = "generation.renew"
 }
 
@@ -136,7 +138,7 @@ public struct AuditEntry: Sendable, Equatable {
     public var before: [UInt8]?
     /// JSON; `nil` if there is nothing after, or if the user has been erased since.
     public var after: [UInt8]?
-    /// The project that it is about; `nil` if it is about none, or about all of them.
+    /// The project that the action concerns; `nil` if it concerns none, or all of them.
     public var sdkKey: String?
 
     public init(
@@ -163,7 +165,7 @@ public struct AuditNote: Sendable {
     public var before: JSONValue
     /// `null` if there is nothing.
     public var after: JSONValue
-    /// The project that it is about; `nil` if it is about none, or about all of them.
+    /// The project that the action concerns; `nil` if it concerns none, or all of them.
     public var sdkKey: String?
 
     public init(

@@ -3,13 +3,12 @@ public import Chronology
 public import JSON
 
 extension AuditEntry {
-    /// The maximum size of the values before and after a change, in bytes. For a greater one only the size is kept.
+    /// The maximum size of the value before or after a change, in bytes. Of a larger value only the size is kept.
     private static let maximumDetail = 4_096
     /// The maximum size of a target, in bytes.
     private static let maximumTarget = 1_024
 
-    /// Creates the entry of a note. Values beyond the maximum size are replaced by their size. The store assigns the
-    /// id.
+    /// Creates the entry of a note. The store assigns the id.
     public init(_ note: AuditNote, by author: Author, at now: Instant) {
         self.init(
             id: 0, recordedAt: now, author: author, action: note.action.rawValue, userID: note.userID,
@@ -18,6 +17,7 @@ extension AuditEntry {
         sdkKey = note.sdkKey
     }
 
+    /// Encodes a value, or the size of a value that is too large, as `{"omitted_bytes":5000}`.
     private static func detail(_ value: JSONValue) -> [UInt8]? {
         guard !value.isNull else { return nil }
         let bytes = value.encoded()
@@ -28,7 +28,9 @@ extension AuditEntry {
 
     /// Removes everything that identifies an erased user. Action, time and author stay.
     public mutating func anonymize() {
-        (userID, before, after) = (nil, nil, nil)
+        userID = nil
+        before = nil
+        after = nil
     }
 
     /// Removes the id of an erased user from the entry of a merge into another user.
@@ -50,7 +52,8 @@ extension AuditEntry {
 }
 
 extension AuditNote {
-    /// Returns the notes of an admin's change of a profile. Changes by app servers are not recorded.
+    /// Returns the notes of an admin's change of a profile. Changes by app servers have none, because they are not
+    /// recorded.
     static func notes(
         _ change: ProfileChange, from former: ProfileRecord?, to profile: ProfileRecord?
     ) -> [AuditNote] {
@@ -82,17 +85,20 @@ extension AuditNote {
         _ merge: ProfileMerge, from former: ProfileRecord?, to profile: ProfileRecord?,
         ending anonymous: ProfileRecord?
     ) {
-        var (before, after, ended) = (JSONObject(), JSONObject(), JSONObject())
+        var before = JSONObject()
+        var after = JSONObject()
+        var ended = JSONObject()
         for entry in (anonymous ?? .empty).entries where entry.source == .override {
             guard let experimentID = anonymous?.experimentID(of: entry) else { continue }
             ended[experimentID.string] = Self.describe(anonymous?[experimentID])
         }
         for entry in (profile ?? .empty).entries {
             let experimentID = profile?.experimentID(of: entry) ?? ""
-            let assignments = (former?[experimentID], profile?[experimentID])
-            guard assignments.0 != assignments.1 else { continue }
-            if assignments.0 != nil { before[experimentID.string] = Self.describe(assignments.0) }
-            after[experimentID.string] = Self.describe(assignments.1)
+            let own = former?[experimentID]
+            let merged = profile?[experimentID]
+            guard own != merged else { continue }
+            if own != nil { before[experimentID.string] = Self.describe(own) }
+            after[experimentID.string] = Self.describe(merged)
         }
         var lost = JSONObject()
         if !before.isEmpty { lost["assignments"] = .object(before) }

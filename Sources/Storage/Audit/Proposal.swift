@@ -1,10 +1,10 @@
 public import Chronology
 public import JSON
 
-/// A change that waits for the approval of a second person: the request as it was sent, and the changes that it would
-/// make. After it is stored, only the decision is added.
+/// A change of running experiments that waits for the approval of a second person: the request as it was sent, and the
+/// changes that it would make. Once stored, a proposal gets a decision, and is not changed otherwise.
 public struct Proposal: Sendable, Equatable {
-    /// The status. Databases store the raw value.
+    /// Databases store the raw value.
     public enum Status: Int64, Sendable {
         case pending = 0
         case approved = 1
@@ -24,8 +24,9 @@ public struct Proposal: Sendable, Equatable {
     public var status = Status.pending
     /// The name of the person who proposes the change.
     public var author: String
-    /// Identifies the state of the definitions that the proposal changes, and on which its preview is based.
+    /// Identifies the state of the definitions that the proposal changes, and on which ``changes`` are based.
     public var basis: String
+    /// The method of the request.
     public var method: String
     /// The path and query of the request.
     public var target: String
@@ -53,12 +54,13 @@ public struct Proposal: Sendable, Equatable {
         self.body = body
     }
 
-    /// Whether somebody has made it. Identity providers may give a person's name in another case from time to time.
+    /// Whether a person has made the proposal. The case of names is ignored, because an identity provider may send the
+    /// name of one person in different cases.
     public func isOf(_ person: Author) -> Bool { Self.folded(author) == Self.folded(person.name) }
 
     private static func folded(_ name: String) -> String { name.uppercased().lowercased() }
 
-    /// How many proposals of a project are kept, the newest ones.
+    /// The maximum number of proposals that are kept per project; older ones are deleted.
     public static let limit = 100
 }
 
@@ -76,8 +78,23 @@ public struct Approval: Sendable {
 // MARK: Changes
 
 extension SharedRecords {
-    /// Ends the proposal that was read.
-    private mutating func end(
+    /// Whether a change may be made: it carries out no proposal, or its proposal has not been decided yet.
+    func admits(_ approval: Approval?) -> Bool { approval == nil || proposal?.status == .pending }
+
+    /// Records that a proposal was approved, in the transaction of its change. Called after ``admits(_:)``.
+    mutating func settle(_ approval: Approval?, at now: Instant) {
+        guard let approval else { return }
+        decide(.approved, .proposalApprove, reason: nil, by: approval.author, at: now)
+    }
+
+    fileprivate mutating func reject(reason: String?, by author: Author, at now: Instant) -> Bool {
+        guard proposal?.status == .pending else { return false }
+        decide(.rejected, .proposalReject, reason: reason, by: author, at: now)
+        return true
+    }
+
+    /// Adds a decision to the proposal that was read, and records it.
+    private mutating func decide(
         _ status: Proposal.Status, _ action: AuditAction, reason: String?, by author: Author, at now: Instant
     ) {
         guard var decided = proposal else { return }
@@ -86,24 +103,10 @@ extension SharedRecords {
         write(.updateProposal(decided))
         record(AuditNote(action, of: decided.id, after: decided.summary, in: decided.sdkKey), by: author)
     }
-
-    /// Whether a change may be made: it needs no approval, or its proposal has not been decided yet.
-    func admits(_ approval: Approval?) -> Bool { approval == nil || proposal?.status == .pending }
-
-    /// Approves a proposal in the transaction of its change, which ``admits(_:)`` it.
-    mutating func settle(_ approval: Approval?, at now: Instant) {
-        guard let approval else { return }
-        end(.approved, .proposalApprove, reason: nil, by: approval.author, at: now)
-    }
-
-    fileprivate mutating func reject(reason: String?, by author: Author, at now: Instant) -> Bool {
-        guard proposal?.status == .pending else { return false }
-        end(.rejected, .proposalReject, reason: reason, by: author, at: now)
-        return true
-    }
 }
 
 extension Approval {
+    /// The part of ``SharedRecords`` that a change with this approval needs.
     var part: SharedRecords.Part { .proposal(id: proposal.id) }
 }
 
@@ -119,7 +122,7 @@ extension SharedChange<Void> {
 }
 
 extension SharedChange<Bool> {
-    /// Rejects a proposal. The result is false if there is none, or if it has been decided already.
+    /// Rejects a proposal. The result is `false` if there is none, or if it has been decided already.
     public static func reject(proposal id: String, reason: String?, by author: Author) -> Self {
         Self(.proposal(id: id)) { records, context in
             records.reject(reason: reason, by: author, at: context.now)
@@ -208,6 +211,7 @@ extension Proposal {
 
     fileprivate static let columnsWithoutBody = "id, sdk_key, created_at, status, content, NULL"
 
+    /// The column `content`, as JSON.
     fileprivate var content: String {
         var content = summary.object ?? JSONObject()
         content["author"] = .string(author)

@@ -1,95 +1,5 @@
 public import Dispatch
 
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#elseif canImport(Darwin)
-    import Darwin
-#endif
-
-/// A serial queue as the executor of a session, and of tasks that use it.
-public final class DispatchExecutor: StoreExecutor, TaskExecutor {
-    private let queue: DispatchQueue
-
-    public init(label: String, qos: DispatchQoS = .userInitiated) {
-        queue = DispatchQueue(label: label, qos: qos)
-    }
-
-    @discardableResult
-    public func submit(_ work: @escaping @Sendable () -> Void) -> Bool {
-        queue.async(execute: work)
-        return true
-    }
-
-    public func enqueue(_ job: consuming ExecutorJob) {
-        let job = UnownedJob(job)
-        submit { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
-    }
-
-    public func watch(
-        _ descriptor: Int32, _ ready: @escaping @Sendable () -> Void
-    ) throws(StorageError) -> any DescriptorWatch {
-        guard let watch = DispatchWatch(descriptor, on: queue, ready) else {
-            throw .unavailable(reason: "no descriptor is left")
-        }
-        return watch
-    }
-}
-
-/// A watch by Dispatch sources. They need a duplicate of the descriptor, which must stay open until they are cancelled.
-private final class DispatchWatch: DescriptorWatch {
-    private let descriptor: Int32
-    private let queue: DispatchQueue
-    private let ready: @Sendable () -> Void
-    private let reading: any DispatchSourceRead
-    private var writing: (any DispatchSourceWrite)?
-    private var isCancelled = false
-
-    init?(_ descriptor: Int32, on queue: DispatchQueue, _ ready: @escaping @Sendable () -> Void) {
-        let copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
-        guard copy >= 0 else { return nil }
-        self.descriptor = copy
-        self.queue = queue
-        self.ready = ready
-        reading = DispatchSource.makeReadSource(fileDescriptor: copy, queue: queue)
-        reading.setEventHandler(handler: ready)
-        reading.setCancelHandler { close(copy) }
-        reading.resume()
-    }
-
-    deinit {
-        cancel()
-    }
-
-    var awaitsWriting: Bool {
-        get { writing != nil }
-        set {
-            guard newValue != (writing != nil), !isCancelled else { return }
-            writing?.cancel()
-            writing = newValue ? makeWritingSource() : nil
-        }
-    }
-
-    private func makeWritingSource() -> (any DispatchSourceWrite)? {
-        let copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
-        guard copy >= 0 else { return nil }
-        let source = DispatchSource.makeWriteSource(fileDescriptor: copy, queue: queue)
-        source.setEventHandler(handler: ready)
-        source.setCancelHandler { close(copy) }
-        source.resume()
-        return source
-    }
-
-    func cancel() {
-        guard !isCancelled else { return }
-        isCancelled = true
-        writing?.cancel()
-        writing = nil
-        reading.cancel()
-    }
-}
-
 /// A session on its own queue, for code outside event loops. Any thread may use it.
 public final class BackgroundSession: @unchecked Sendable {
     // Safe: the session is used on the executor only.
@@ -107,8 +17,8 @@ public final class BackgroundSession: @unchecked Sendable {
         executor.submit { [self] in work(session) }
     }
 
-    /// Runs asynchronous work with the session, begun in FIFO order, and returns its result. It goes on if the caller is
-    /// cancelled.
+    /// Runs asynchronous work with the session and returns its result. Pieces of work begin in FIFO order. The work
+    /// continues if the caller is cancelled.
     public func run<Value: Sendable, Failure: Error>(
         _ work: @escaping @Sendable (any StoreSession) async throws(Failure) -> Value
     ) async throws(Failure) -> Value {
@@ -117,7 +27,7 @@ public final class BackgroundSession: @unchecked Sendable {
         }.value.get()
     }
 
-    /// Starts asynchronous work with the session, in FIFO order. Nobody waits for it.
+    /// Starts asynchronous work with the session without waiting for it. Pieces of work begin in FIFO order.
     public func start(_ work: @escaping @Sendable (any StoreSession) async -> Void) {
         Task(executorPreference: executor) { await work(self.session) }
     }
@@ -142,7 +52,7 @@ public final class BackgroundSession: @unchecked Sendable {
     }
 }
 
-/// A result that another thread waits for.
+/// A result for which another thread blocks.
 package final class Outcome<Value: Sendable>: @unchecked Sendable {
     // Safe: written before the semaphore is signalled, and read after it.
     private var result: Result<Value, StorageError> = .failure(.closed)
@@ -161,8 +71,8 @@ package final class Outcome<Value: Sendable>: @unchecked Sendable {
     }
 }
 
-/// Carries a completion through other threads back to its executor, where it is called and released: what it refers to
-/// belongs to the executor.
+/// Carries a completion through other threads back to its executor, where it is called and released. The completion
+/// must not be released on another thread, because the objects that it captures belong to the executor.
 package final class PendingCompletion<Outcome>: @unchecked Sendable {
     // Safe: the completion is touched on the executor only, once.
     private var completion: ((Outcome) -> Void)?

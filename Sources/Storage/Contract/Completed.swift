@@ -13,7 +13,7 @@ public func completed<Value: Sendable, Failure: Error>(
     try await settled(operation).get()
 }
 
-/// Waits for an operation as ``completed(_:)`` does, and returns what it reports, be it a failure.
+/// Waits for an operation as ``completed(_:)`` does, and returns the reported value, which may be a `Result`.
 @inlinable
 public func settled<Value: Sendable>(
     _ operation: (_ completion: @escaping @Sendable (Value) -> Void) -> Void
@@ -26,7 +26,7 @@ public func settled<Value: Sendable>(
 
 /// Begins an operation for each element, then waits for all of them.
 ///
-/// - Returns: what they report, in the order of the elements.
+/// - Returns: the reported values, in the order of the elements.
 @inlinable
 public func settled<Element, Value: Sendable>(
     each elements: some Collection<Element>,
@@ -39,7 +39,7 @@ public func settled<Element, Value: Sendable>(
 }
 
 extension Result where Success: Sendable {
-    /// Waits for an asynchronous function, and keeps what it returns or throws.
+    /// Calls an asynchronous function, and returns its value or its error as a result.
     @inlinable
     public static func of(_ body: () async throws(Failure) -> Success) async -> Self {
         do throws(Failure) {

@@ -1,10 +1,10 @@
 public import Dispatch
 internal import Synchronization
 
-/// A queue that runs a limited number of pieces of work at the same time, and the others in the order in which they came.
+/// A queue that runs a limited number of pieces of work at the same time. Further work waits and starts in FIFO order.
 ///
-/// A concurrent `DispatchQueue` starts a thread for each piece of work that finds all threads busy, up to hundreds. These
-/// threads, with their stacks and the allocator's caches, then stay for as long as any work comes.
+/// A concurrent `DispatchQueue` starts a thread for each piece of work that finds all threads busy, up to hundreds.
+/// These threads, with their stacks and the allocator's caches, then stay for as long as any work comes.
 public final class LimitedQueue: Sendable {
     private typealias Work = @Sendable () -> Void
 
@@ -28,9 +28,10 @@ public final class LimitedQueue: Sendable {
         await settled { done in _ = add(mostWaiting: .max) { done(work()) } }
     }
 
-    /// Runs work as ``run(_:)`` does, if fewer than some others wait.
+    /// Runs work as ``run(_:)`` does, unless the queue is full.
     ///
-    /// - Returns: `nil` if as many wait already; then the work is not run.
+    /// - Parameter mostWaiting: the maximum number of pieces of work that wait.
+    /// - Returns: `nil` if so many wait already; the work is not run then.
     public func run<Value: Sendable>(
         mostWaiting: Int, _ work: @escaping @Sendable () -> Value
     ) async -> Value? {
@@ -39,12 +40,14 @@ public final class LimitedQueue: Sendable {
         }
     }
 
-    /// Blocks until the work that has begun has ended, and what waited for its turn until then.
+    /// Blocks until the running work has ended, and all work that was waiting at the time of the call.
     public func wait() {
         queue.sync(flags: .barrier) {}
     }
 
-    /// - Returns: whether the work runs, now or later.
+    /// Starts the work, or lets it wait.
+    ///
+    /// - Returns: `false` if too many pieces of work wait; the work never runs then.
     private func add(mostWaiting: Int, _ work: @escaping Work) -> Bool {
         enum Step {
             case start, wait, refuse
@@ -62,6 +65,7 @@ public final class LimitedQueue: Sendable {
         return step != .refuse
     }
 
+    /// Runs work on a thread of the queue, and then waiting work until there is none.
     private func run(from first: @escaping Work) {
         var next: Work? = first
         while let work = next {

@@ -7,20 +7,22 @@ extension SharedChange<StoredDatafile?> {
     /// version was active or the project is missing.
     ///
     /// - Parameters:
-    ///   - allocations: those of the datafile's experiments, see ``AllocationRules/allocations(in:since:)``.
-    ///   - statuses: those of the datafile's experiments, see ``StatusRules/statuses(in:since:)``.
-    ///   - series: what is computed of users' events for the experiments' metrics.
-    ///   - notes: the versions and revisions before and after are added to each.
-    ///   - replacing: the version that must be active, 0 for none, so that no concurrent edit is lost; `nil` accepts
-    ///     any.
-    ///   - newest: the datafile that must be the newest of all projects, because the ids of new experiments were compared
-    ///     with those of the others; `nil` accepts any.
-    ///   - freezing: the experiments that the datafile concludes. Their totals are kept as they are in the transaction, so
-    ///     that no experiment is concluded without.
-    ///   - makesProject: whether the datafile may make a project besides others. The first is always made.
-    ///   - schema: attributes, segments and webhooks to define with it. An attribute that has another type, or a webhook that
-    ///     was changed meanwhile, refuses the whole change.
-    ///   - approval: of a proposal, which refuses the whole change if it has been decided already.
+    ///   - allocations: the allocations of the datafile's experiments; see ``AllocationRules/allocations(in:since:)``.
+    ///   - statuses: the statuses of the datafile's experiments; see ``StatusRules/statuses(in:since:)``.
+    ///   - series: the series that the experiments' metrics need, by experiment.
+    ///   - replacing: the version that must be active, so that no concurrent edit is lost: 0 if there must be no
+    ///     datafile, `nil` to accept any.
+    ///   - newest: the version that must be the newest of all projects, because the ids of new experiments were
+    ///     compared with the ids in other projects; `nil` to accept any.
+    ///   - freezing: the experiments that the datafile concludes. Their totals are frozen in the same transaction, so
+    ///     that no experiment is concluded without frozen totals.
+    ///   - makesProject: whether the datafile may create a project if there are others already. The first project is
+    ///     always created by its datafile.
+    ///   - schema: attributes, segments and webhooks to define together with the datafile. The whole change is refused
+    ///     if an attribute has another type, or if a webhook was changed meanwhile.
+    ///   - approval: the approval of the proposal that this change carries out. The whole change is refused if the
+    ///     proposal has been decided already.
+    ///   - notes: the audit entries. The versions and revisions before and after are added to each.
     public static func putDatafile(
         _ datafile: DatafileWrite, sdkKey: String, revision: String, allocations: [Identifier: TrafficAllocation],
         statuses: [Identifier: String], series: [Identifier: [SeriesDefinition]] = [:], replacing: Int64?,
@@ -29,7 +31,8 @@ extension SharedChange<StoredDatafile?> {
         approval: Approval? = nil, notes: [AuditNote],
         by author: Author
     ) -> Self {
-        // The time is not that of the submission: assignments that precede this change were made with the former datafile.
+        // `context.now` is the time of the transaction, not of the submission: assignments until then were made with
+        // the former datafile.
         Self(
             .projects, .activeDatafile(sdkKey: sdkKey),
             .latestPeriods(sdkKey: sdkKey, experimentIDs: Set(allocations.keys).union(statuses.keys)), .series,
@@ -52,8 +55,8 @@ extension SharedChange<StoredDatafile?> {
             records.write(.insertDatafile(stored, datafile.written))
             let periods = AllocationRules.periods(begunBy: stored, allocations, after: records.latestPeriods)
             if !periods.isEmpty { records.write(.insertPeriods(periods)) }
-            let changed = StatusRules.periods(begunBy: stored, statuses, after: records.latestStatuses)
-            if !changed.isEmpty { records.write(.insertStatuses(changed)) }
+            let statusPeriods = StatusRules.periods(begunBy: stored, statuses, after: records.latestStatuses)
+            if !statusPeriods.isEmpty { records.write(.insertStatuses(statusPeriods)) }
             for freeze in freezing {
                 let tallies = records.tallies[freeze.experimentID] ?? TallySnapshot()
                 records.write(.insertFrozenResults(tallies.rows(freeze)))
@@ -72,8 +75,9 @@ extension SharedChange<ProjectSettingsResult> {
     /// Creates or changes a project by ``ProjectRules`` and records that in the audit log.
     ///
     /// - Parameters:
-    ///   - datafile: the content, of the revision `0`, of a project that is new.
-    ///   - approval: of a proposal. If it has been decided already, nothing changes.
+    ///   - datafile: the first datafile of a new project, with the revision `0`; ignored if the project exists.
+    ///   - approval: the approval of the proposal that this change carries out. If the proposal has been decided
+    ///     already, nothing changes.
     public static func putProject(
         _ change: ProjectSettings, datafile: [UInt8], approval: Approval? = nil, by author: Author
     ) -> Self {
@@ -101,7 +105,8 @@ extension SharedChange<ProjectSettingsResult> {
 extension SharedChange<ProjectRemovalResult> {
     /// Deletes a project with all its datafiles and forced variations, and records that in the audit log.
     ///
-    /// - Parameter version: the version of its datafile, which has nothing that would be lost.
+    /// - Parameter version: the version of the active datafile, which the caller has found to be empty, so that no
+    ///   definitions are lost.
     public static func removeProject(sdkKey: String, expecting version: Int64, by author: Author) -> Self {
         Self(.projects, .activeDatafile(sdkKey: sdkKey)) { records, _ in
             let active = records.activeDatafile?.version ?? 0
@@ -119,13 +124,14 @@ extension SharedChange<ProjectRemovalResult> {
 // MARK: Attributes and segments
 
 extension SharedChange<AttributeDefinitionResult> {
-    /// Defines an attribute, or changes the allowed values of a selection. Ignores the definition's number.
+    /// Defines an attribute, or changes the allowed values of a selection. The store assigns the number; the number of
+    /// `definition` is ignored.
     public static func putAttribute(_ definition: AttributeDefinition, by author: Author) -> Self {
         Self(.attribute(definition.name)) { records, _ in records.define(definition, by: author) }
     }
 }
 
-/// Attributes, segments and webhooks to define with other definitions, in one transaction.
+/// Attributes, segments and webhooks to define in one transaction, alone or together with a datafile.
 public struct SchemaChange: Sendable {
     public var attributes: [AttributeDefinition] = []
     public var segments: [Segment] = []
@@ -133,7 +139,7 @@ public struct SchemaChange: Sendable {
 
     public init() {}
 
-    /// Whether it changes nothing that all projects share.
+    /// Whether the change leaves alone what all projects share: attributes and segments.
     public var isOfProject: Bool { attributes.isEmpty && segments.isEmpty }
 
     public var isEmpty: Bool { isOfProject && webhooks.isEmpty }
@@ -145,7 +151,7 @@ public struct SchemaChange: Sendable {
 }
 
 extension SharedRecords {
-    /// Defines an attribute, unless it has another type.
+    /// Defines an attribute, unless the name belongs to an attribute of another type.
     fileprivate mutating func define(
         _ definition: AttributeDefinition, by author: Author
     ) -> AttributeDefinitionResult {
@@ -177,15 +183,16 @@ extension SharedRecords {
 
     /// Defines attributes, segments and webhooks.
     ///
-    /// - Returns: false if nothing was defined, because an attribute has another type, or a webhook was changed meanwhile.
+    /// - Returns: `false` if nothing was defined, because an attribute has another type, or a webhook was changed
+    ///   meanwhile.
     fileprivate mutating func define(_ schema: SchemaChange, by author: Author) -> Bool {
-        let fits = schema.attributes.allSatisfy { definition in
+        let typesFit = schema.attributes.allSatisfy { definition in
             if case .otherType = AttributeRules.define(definition, replacing: attributes[definition.name]) {
                 return false
             }
             return true
         }
-        guard fits, schema.webhooks.allSatisfy({ admits($0) }) else { return false }
+        guard typesFit, schema.webhooks.allSatisfy({ admits($0) }) else { return false }
         for attribute in schema.attributes { _ = define(attribute, by: author) }
         for segment in schema.segments { _ = define(segment, by: author) }
         for webhook in schema.webhooks { apply(webhook, by: author) }
@@ -194,8 +201,8 @@ extension SharedRecords {
 }
 
 extension SharedChange<Bool> {
-    /// Deletes an attribute. Readers that know the new schema no longer see its values, which are deleted in the
-    /// background. The result is whether it existed.
+    /// Deletes an attribute. Its values are deleted in the background; readers ignore them as soon as they know the new
+    /// schema. The result is whether the attribute existed.
     public static func removeAttribute(_ name: Identifier, by author: Author) -> Self {
         Self(.attribute(name)) { records, _ in
             guard let former = records.attributes[name] else { return false }
@@ -210,8 +217,8 @@ extension SharedChange<Bool> {
         Self(.segment(segment.name)) { records, _ in records.define(segment, by: author) }
     }
 
-    /// Defines attributes, segments and webhooks. The result is false if nothing was defined, because an attribute has another
-    /// type, a webhook was changed meanwhile, or the proposal that is approved has been decided already.
+    /// Defines attributes, segments and webhooks. The result is `false` if nothing was defined, because an attribute
+    /// has another type, a webhook was changed meanwhile, or the approved proposal has been decided already.
     public static func putSchema(_ schema: SchemaChange, approval: Approval? = nil, by author: Author) -> Self {
         Self(and: schema.parts + (approval.map { [$0.part] } ?? [])) { records, context in
             guard records.admits(approval), records.define(schema, by: author) else { return false }
@@ -229,24 +236,14 @@ extension SharedChange<Bool> {
             return true
         }
     }
-
-    /// Deletes a sticky document, even an unreadable one, and records that in the audit log. The result is whether it
-    /// existed.
-    public static func removeStickyDocument(_ key: StickyDocumentKey, by author: Author) -> Self {
-        Self(.stickyDocument(key, isChanged: false)) { records, _ in
-            guard let former = records.stickyDocument else { return false }
-            records.write(.deleteStickyDocument(key))
-            records.record(AuditNote(removing: key, try? StickyDocument(key: key, content: former)), by: author)
-            return true
-        }
-    }
 }
 
 // MARK: Sticky documents and the audit log
 
 extension SharedChange<StickyDocument> {
-    /// Merges assignments into a sticky document, and removes others. The result is the document after the change, which may fail with
-    /// ``StorageError/tooManyAssignments(limit:)``. Nothing is written if the document has not changed.
+    /// Merges assignments into a sticky document, and removes others. The result is the document after the change.
+    /// Nothing is written if the document has not changed. Fails with ``StorageError/tooManyAssignments(limit:)`` if
+    /// the document would become too large.
     public static func stickyDocument(_ change: StickyDocumentChange) -> Self {
         Self(
             .stickyDocument(change.key, isChanged: true), userID: change.key.attributeValue,
@@ -261,6 +258,19 @@ extension SharedChange<StickyDocument> {
                     document.assignments.isEmpty ? .deleteStickyDocument(change.key) : .putStickyDocument(document))
             }
             return document
+        }
+    }
+}
+
+extension SharedChange<Bool> {
+    /// Deletes a sticky document, even an unreadable one, and records that in the audit log. The result is whether it
+    /// existed.
+    public static func removeStickyDocument(_ key: StickyDocumentKey, by author: Author) -> Self {
+        Self(.stickyDocument(key, isChanged: false)) { records, _ in
+            guard let former = records.stickyDocument else { return false }
+            records.write(.deleteStickyDocument(key))
+            records.record(AuditNote(removing: key, try? StickyDocument(key: key, content: former)), by: author)
+            return true
         }
     }
 }

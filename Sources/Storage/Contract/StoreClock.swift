@@ -23,11 +23,11 @@ public func systemWallClock() -> Instant {
 
 /// The time of a database, which never goes back: what has expired stays expired, and later records have later times.
 ///
-/// It is the time of a source, such as the wall clock. If the source is set back, the time stands still until the source
-/// has caught up. A source that is set back by more than ``maximumStep`` is followed: somebody has corrected a clock that
-/// was far ahead.
+/// The time comes from a source, such as the wall clock. If the source is set back, the time stands still until the
+/// source has caught up. If the source is set back by more than ``maximumStep``, the time follows it after all, because
+/// somebody has corrected a clock that was far ahead.
 public final class StoreClock: Sendable {
-    /// What happened to the source, for the log.
+    /// A step of the source, for the log.
     public enum Event: Sendable, Equatable {
         /// It was set back; the time stands still.
         case stands(back: TimeSpan)
@@ -37,16 +37,17 @@ public final class StoreClock: Sendable {
 
     /// How far the source may be set back before the time follows.
     public static let maximumStep = TimeSpan.days(1)
-    /// The same of an edge, whose source is corrected by its upstream's time.
+    /// ``maximumStep`` for the clock of an edge, whose source is corrected all the time by the time of its upstream.
     public static let maximumCorrection = TimeSpan.seconds(1)
-    private let maximumStep: TimeSpan
 
     private let source: WallClock
+    private let maximumStep: TimeSpan
     private let report: @Sendable (Event) -> Void
     /// The latest time that was read, here or by another process whose time is known here, in milliseconds since 1970.
     private let latest = Atomic<Int64>(.min)
+    /// Whether the time stands still, and this was reported.
     private let stands = Atomic<Bool>(false)
-    /// Steps that are not reported: clocks are adjusted by less all the time.
+    /// Smaller steps back are not reported, because clocks are adjusted by less all the time.
     private static let negligible = TimeSpan.seconds(1)
 
     /// - Parameter report: called on any thread, once for each step back.
@@ -61,7 +62,7 @@ public final class StoreClock: Sendable {
 
     /// Returns the present time. Cheap.
     public func now() -> Instant {
-        // Before the source, whose time is therefore later, unless it was set back.
+        // Read before the source, so that an earlier time of the source means that it was set back.
         let latest = Instant(milliseconds: latest.load(ordering: .acquiring))
         let time = source()
         guard time < latest else {
@@ -73,6 +74,7 @@ public final class StoreClock: Sendable {
         return wasSetBack(from: latest, to: time)
     }
 
+    /// Returns the time after the source was set back.
     private func wasSetBack(from latest: Instant, to time: Instant) -> Instant {
         let back = latest - time
         guard back > maximumStep else {
@@ -85,8 +87,8 @@ public final class StoreClock: Sendable {
         return time
     }
 
-    /// Takes note of a time that was read from the database. A time that is ahead of the source by more than
-    /// ``maximumStep`` is from before the source was corrected, and ignored.
+    /// Moves the clock forward to a time that was read from the database. A time that is ahead of the source by more
+    /// than ``maximumStep`` is ignored: it was stored before the source was corrected.
     public func advance(to time: Instant) {
         guard time.milliseconds > latest.load(ordering: .acquiring), time - source() <= maximumStep else { return }
         latest.max(time.milliseconds, ordering: .acquiringAndReleasing)
@@ -94,8 +96,8 @@ public final class StoreClock: Sendable {
 }
 
 extension DispatchGroup {
-    /// Blocks until all have left, or until the deadline. Unlike that of `wait(timeout:)` on Linux, which asks the wall clock, the
-    /// deadline stays where it is when somebody sets that clock.
+    /// Blocks until the group is empty, or until the deadline. `wait(timeout:)` measures by the wall clock on Linux, so
+    /// its deadline moves when somebody sets that clock; this one does not.
     public func wait(before deadline: DispatchTime) {
         let ended = DispatchSemaphore(value: 0)
         let queue = DispatchQueue(label: "deadline")

@@ -16,13 +16,14 @@ public struct StoreMetrics: Sendable {
     public var assignments: Int = 0
     /// Changes that wait for a commit.
     public var waitingChanges: Int = 0
-    /// The memory that they take, in bytes, estimated.
+    /// The estimated memory of the changes that wait, in bytes.
     public var waitingBytes: Int = 0
-    /// Commits, and the changes in them.
+    /// Commits, and the changes that they made durable.
     public var commits: UInt64 = 0
     public var changes: UInt64 = 0
     public var failedChanges: UInt64 = 0
-    /// Changes refused because too many were waiting, or too large ones, or for too long.
+    /// Changes refused because too many changes waited, took too much memory, or had waited for too long; see
+    /// ``StoreSettings``.
     public var refusedChanges: UInt64 = 0
     /// Commit latency in seconds, from begin to durable.
     public var commitSeconds = Histogram(bounds: [
@@ -54,9 +55,9 @@ public struct StoreMetric: Sendable {
     public let kind: Kind
     /// One sentence for operators.
     public let help: String
-    /// In whole numbers.
+    /// The value, rounded down.
     public let value: UInt64
-    /// The number as it is printed.
+    /// The value as the metrics page prints it, with its fraction.
     public let text: String
 
     public init(_ name: String, _ kind: Kind, _ help: String, _ value: UInt64) {

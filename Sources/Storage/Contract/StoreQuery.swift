@@ -1,11 +1,15 @@
 public import Bucketing
 public import Chronology
 
-/// A read of a store, with the type of its result. The static functions make all the queries there are.
+/// A read of a store; `Value` is the type of its result. The static functions in `…Queries.swift` create all queries,
+/// for example `.datafileHistory(sdkKey:limit:)`.
+///
+/// Databases execute the ``reading``, which has the SQL statements. Stores that are not databases, such as the one in
+/// memory for tests, and stores that answer only some queries look at the ``subject`` instead.
 public struct StoreQuery<Value: Sendable>: Sendable {
-    /// What is asked for.
+    /// The records that the query asks for.
     public let subject: QuerySubject
-    /// How a database reads it.
+    /// The statements by which a database executes the query.
     package let reading: @Sendable (ReadingContext) -> Reading<Value>
 
     package init(_ subject: QuerySubject, _ reading: @escaping @Sendable (ReadingContext) -> Reading<Value>) {
@@ -14,7 +18,8 @@ public struct StoreQuery<Value: Sendable>: Sendable {
     }
 }
 
-/// What a ``StoreQuery`` asks for, see its functions of the same names.
+/// The records that a ``StoreQuery`` asks for, with its parameters. The functions of ``StoreQuery`` with the same names
+/// describe each.
 public enum QuerySubject: Sendable {
     case profiles(after: Identifier?, limit: Int)
     case userRecords(after: Identifier?, limit: Int)

@@ -1,10 +1,11 @@
 public import Bucketing
 public import Chronology
 
-/// The rules of changes that concern several records of a user: what erasure, overrides and forced variations cascade
-/// to, and what the audit log records of them.
+/// The rules of changes that concern several records of a user: the consequences of erasures, overrides and forced
+/// variations for exposures and tallies, and the audit entries of all three.
 ///
-/// Saves and assignments concern only the profile: a store applies them by ``ProfileRules`` directly.
+/// A store may apply saves and assignments by ``ProfileRules`` directly, because they concern only the profile; see
+/// ``ProfileChange/concernsProfileOnly``.
 public struct StoreRules: Sendable {
     public var profiles: ProfileRules
 
@@ -15,8 +16,8 @@ public struct StoreRules: Sendable {
     /// Applies a change of a profile with all its consequences.
     ///
     /// - Parameter author: `nil` for a change that is not recorded in the audit log.
-    /// - Returns: `nil` if `records` lacks something; nothing has changed then.
-    /// - Throws: what ``ProfileRules`` throw, and ``StorageError/damaged(reason:)``
+    /// - Returns: `nil` if `records` lacks a part that is needed; nothing has changed then.
+    /// - Throws: the errors of ``ProfileRules``, and ``StorageError/damaged(reason:)``
     public func apply(
         _ change: ProfileChange, by author: Author?, to records: inout UserRecords, at now: Instant,
         _ tallies: inout TallyChanges
@@ -33,15 +34,11 @@ public struct StoreRules: Sendable {
         }
         var result = outcome.result
         switch change.operation {
-        case .erase, .eraseKeepingTotals:
-            if case .erase = change.operation { EventRules.erase(records, &tallies) }
-            let isEmpty =
-                records.forcedVariations.isEmpty && records.exposures.isEmpty && !records.attributes.exists
-                && records.otherRecords.isEmpty
-            if !isEmpty { records.write(.eraseOtherRecords) }
-            if !records.stickyDocuments.isEmpty { records.write(.eraseStickyDocuments) }
-            result.erased = ErasedRecords(records)
-            result.erased?.auditEntries += records.otherRecords.mergesIntoOthers
+        case .erase:
+            EventRules.erase(records, &tallies)
+            result.erased = Self.eraseOtherRecords(&records)
+        case .eraseKeepingTotals:
+            result.erased = Self.eraseOtherRecords(&records)
         case .override, .restore:
             for stored in excluded { EventRules.exclude(stored, in: &records, &tallies) }
         case .replace, .save, .assign, .remove: break
@@ -52,22 +49,36 @@ public struct StoreRules: Sendable {
                 records.write(.recordAudit(note, author))
             }
         }
-        // Even if nothing was stored: another process may have writes waiting, and an edge events.
+        // Even if nothing is stored about the user: another process may have writes of the user waiting, or an edge
+        // events.
         if change.operation.isErasure { records.write(.noteRemoval(into: nil)) }
         return result
     }
 
+    /// Requests the erasure of everything except the profile, and counts the erased records, with the profile.
+    private static func eraseOtherRecords(_ records: inout UserRecords) -> ErasedRecords {
+        let isEmpty =
+            records.forcedVariations.isEmpty && records.exposures.isEmpty && !records.attributes.exists
+            && records.otherRecords.isEmpty
+        if !isEmpty { records.write(.eraseOtherRecords) }
+        if !records.stickyDocuments.isEmpty { records.write(.eraseStickyDocuments) }
+        var erased = ErasedRecords(records)
+        erased.auditEntries += records.otherRecords.mergesIntoOthers
+        return erased
+    }
+
+    /// The parts of the user's records that an operation needs.
     private static func parts(_ operation: ProfileChange.Operation) -> [UserRecords.Part] {
         switch operation {
-        case .erase, .eraseKeepingTotals:
-            UserRecords.everything
+        case .erase, .eraseKeepingTotals: UserRecords.everything
         case .override(let experimentID, _, _, _): [.profile, .exposure(experimentID: experimentID)]
         case .restore: [.profile, .exposures]
         case .replace, .save, .assign, .remove: [.profile]
         }
     }
 
-    /// The exposures that results no longer count once the change is made.
+    /// The exposures that results no longer count after the change: all of an erased user, and those to experiments in
+    /// which an admin chooses the variation.
     private static func excluded(by operation: ProfileChange.Operation, _ records: UserRecords) -> [StoredExposure] {
         switch operation {
         case .erase: records.exposures
@@ -77,18 +88,19 @@ public struct StoreRules: Sendable {
         }
     }
 
+    /// The stored profile, including expired assignments; `nil` if there is none.
     private static func storedProfile(
         for operation: ProfileChange.Operation, _ records: UserRecords
     ) throws(StorageError) -> ProfileRecord? {
-        // An unreadable profile can still be erased; how many assignments it held is unknown.
+        // An unreadable profile can still be erased. It counts as one without assignments.
         if operation.isErasure, case .damaged = records.profile { return .empty }
         return try records.profile.get()
     }
 
-    /// Forces a variation on a user for a test, or with `nil` removes the forced one.
+    /// Forces a variation on a user for a test, or with `nil` removes the forced variation.
     ///
-    /// - Returns: the variation that was forced before, if any; `nil` if `records` lacks something, and nothing has
-    ///   changed.
+    /// - Returns: the variation that was forced before: `.some(nil)` if there was none. The outer `nil` means that
+    ///   `records` lacks a part that is needed; nothing has changed then.
     public static func force(
         _ variationKey: Identifier?, experimentKey: Identifier, sdkKey: String, by author: Author,
         in records: inout UserRecords, _ tallies: inout TallyChanges
@@ -96,10 +108,12 @@ public struct StoreRules: Sendable {
         guard records.has(variationKey == nil ? [.forcedVariations] : [.forcedVariations, .exposures]) else {
             return nil
         }
-        let excluded =
-            variationKey == nil
-            ? []
-            : records.exposures.filter { $0.exposure.experimentKey == experimentKey && $0.exposure.sdkKey == sdkKey }
+        var excluded: [StoredExposure] = []
+        if variationKey != nil {
+            excluded = records.exposures.filter {
+                $0.exposure.experimentKey == experimentKey && $0.exposure.sdkKey == sdkKey
+            }
+        }
         guard EventRules.canExclude(excluded, &records) else { return nil }
         let former = records.forcedVariations.first { $0.experimentKey == experimentKey && $0.sdkKey == sdkKey }
         if former?.variationKey != variationKey {
@@ -123,8 +137,8 @@ public struct StoreRules: Sendable {
 }
 
 extension ProfileChange {
-    /// Whether the change concerns the profile alone, so that ``ProfileRules`` cover it: it has no consequences elsewhere
-    /// and is not recorded in the audit log.
+    /// Whether the change concerns the profile alone, so that ``ProfileRules`` cover it: it has no consequences
+    /// elsewhere and is not recorded in the audit log.
     public var concernsProfileOnly: Bool {
         switch operation {
         case .replace, .save, .assign: true

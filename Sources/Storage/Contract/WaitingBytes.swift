@@ -1,11 +1,11 @@
 import Bucketing
 
-/// About how much memory changes take while they wait for their commit, in bytes. Stores bound the sum; see
+/// Estimates of the memory that changes take while they wait for their commit, in bytes. Stores bound the sum; see
 /// ``StoreSettings/waitingBytes``.
 package enum WaitingBytes {
     /// A change without its content: closures, results, and its place in the queue.
     package static let ofChange = 512
-    /// What a text, an entry of an array or a record takes beside its bytes.
+    /// The overhead of a text, an entry of an array or a record, in addition to its bytes.
     private static let ofEntry = 64
 
     fileprivate static func of(_ texts: Identifier...) -> Int {

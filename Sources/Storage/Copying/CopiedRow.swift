@@ -24,12 +24,17 @@ public enum CopiedValue: Sendable, Equatable {
 
     public var string: String { String(decoding: content ?? [], as: UTF8.self) }
 
+    /// Compares values of key columns, which are integers or texts: negative if this one comes first, positive if the
+    /// other does, 0 if they are equal.
     fileprivate func compare(_ other: CopiedValue) -> Int {
         switch (self, other) {
-        case (.integer(let left), .integer(let right)): left < right ? -1 : left > right ? 1 : 0
+        case (.integer(let left), .integer(let right)):
+            if left == right { return 0 }
+            return left < right ? -1 : 1
         case (.text(let left), .text(let right)):
-            left == right ? 0 : left.lexicographicallyPrecedes(right) ? -1 : 1
-        default: 0
+            if left == right { return 0 }
+            return left.lexicographicallyPrecedes(right) ? -1 : 1
+        default: return 0
         }
     }
 }
@@ -45,13 +50,13 @@ public struct CopiedRow: Sendable, Equatable {
 
     package init(_ row: any Row, of table: StoredTable) {
         values = table.columns.enumerated().map { index, column in
-            let place = Int32(index)
-            if row.isNull(place) { return .null }
+            let index = Int32(index)
+            if row.isNull(index) { return .null }
             return switch column.type {
-            case .text: .text(row.bytes(place))
-            case .bytes: .bytes(row.bytes(place))
-            case .integer, .integer32: .integer(row.integer(place))
-            case .double: .double(row.double(place))
+            case .text: .text(row.bytes(index))
+            case .bytes: .bytes(row.bytes(index))
+            case .integer, .integer32: .integer(row.integer(index))
+            case .double: .double(row.double(index))
             }
         }
     }
@@ -98,8 +103,9 @@ public struct CopiedCounters: Sendable, Equatable {
     }
 }
 
-/// The number of rows of a table, and a checksum over them in the order of their keys: 64-bit FNV-1a over a tag and the
-/// bytes of each value, <https://datatracker.ietf.org/doc/html/draft-eastlake-fnv-17>.
+/// The number of rows of a table, and a checksum over them in the order of their keys. The checksum is the 64-bit
+/// FNV-1a hash over a tag and the bytes of each value (<https://datatracker.ietf.org/doc/html/draft-eastlake-fnv-17>).
+/// It is the same for equal rows in different databases.
 public struct TableChecksum: Sendable, Equatable {
     public private(set) var rows = 0
     public private(set) var value: UInt64 = 0xcbf2_9ce4_8422_2325
@@ -128,6 +134,7 @@ public struct TableChecksum: Sendable, Equatable {
         value = (value ^ UInt64(byte)) &* 0x100_0000_01b3
     }
 
+    /// Adds the 8 bytes of a number, lowest first.
     private mutating func add(word number: UInt64) {
         for shift in stride(from: UInt64(0), to: 64, by: 8) { add(UInt8(truncatingIfNeeded: number >> shift)) }
     }

@@ -1,13 +1,14 @@
 package import Bucketing
 import Chronology
 
-/// A line of an upstream's feed about one user, for the copy of an edge. It has the new state, not the operation, so
-/// applying a line twice changes nothing.
+/// A change that a line of the upstream's feed reports, for the copy of an edge. It has the new state, not the
+/// operation, so applying a change twice has no effect.
 package enum MirroredChange: Sendable {
-    /// The assignment in an experiment; `nil` if there is none any more.
+    /// The assignment in an experiment; `nil` if it was removed.
     case assignment(experimentID: Identifier, Assignment?)
-    /// The user has a profile.
+    /// The user has a profile, perhaps without assignments.
     case profile
+    /// The attributes; `nil` if the user has none.
     case attributes(AttributeRecord?)
     /// Everything about the user was erased.
     case erasure
@@ -29,23 +30,26 @@ package struct MirroredUser: Sendable {
 }
 
 extension UserChange<Void> {
-    /// Repeats the changes that another database made to a user.
+    /// Repeats changes that the upstream's database has made to a user.
     package static func mirror(_ changes: [MirroredChange], of userID: Identifier) -> Self {
         Self(of: userID) { records, _, _ throws(StorageError) in try MirrorRules.apply(changes, to: &records[0]) }
     }
 }
 
-/// The rules by which a copy follows the database that decides. They decide nothing: an override does not win over a
-/// save, and expired assignments are kept until the other database removes them.
+/// The rules by which the copy of an edge follows the upstream's database. They only repeat what the upstream has
+/// decided: an assignment replaces an override if the feed says so, and expired assignments are kept until the feed
+/// removes them.
 enum MirrorRules {
+    /// Applies the changes of one user, in order.
+    ///
     /// - Returns: `nil` if `records` lacks a part that is needed; nothing has changed then.
     static func apply(_ changes: [MirroredChange], to records: inout UserRecords) throws(StorageError) -> Void? {
         let ends = changes.contains { $0.endsUser }
         guard records.has(ends ? UserRecords.everything : [.profile]) else { return nil }
-        // A damaged profile is replaced by the state in the changes; an erasure does not need it.
+        // If an erasure or a merge ends the user, the stored profile does not matter, so it may be damaged.
         let stored: ProfileRecord? =
             if ends, case .damaged = records.profile { .empty } else { try records.profile.get() }
-        // Includes assignments that have expired by this host's clock: the clock of the other database decides.
+        // Expired assignments are kept, because the clock of the upstream's database decides when they end.
         var draft = stored.map { ProfileDraft($0, at: .distantPast) }
         var attributes: AttributeRecord??
         for change in changes {
@@ -57,7 +61,9 @@ enum MirrorRules {
                 draft = changed
             case .profile: draft = draft ?? ProfileDraft(nil, at: .distantPast)
             case .attributes(let record): attributes = .some(record)
-            case .erasure, .merge: (draft, attributes) = (nil, .some(nil))
+            case .erasure, .merge:
+                draft = nil
+                attributes = .some(nil)
             }
         }
         if ends { records.write(.eraseOtherRecords) }
@@ -80,6 +86,7 @@ enum MirrorRules {
 }
 
 extension MirroredChange {
+    /// Whether no records of the user are left after the change.
     fileprivate var endsUser: Bool {
         switch self {
         case .erasure, .merge: true
@@ -88,26 +95,29 @@ extension MirroredChange {
     }
 }
 
-/// A change of shared records that an edge does not make itself.
+/// A change of shared records that an edge accepts. It only notes something, and decides nothing.
 package enum SharedNote: Sendable {
-    /// The last uses of flags, which the upstream stores.
+    /// The last uses of flags, which the edge passes on to the upstream.
     case uses([LastUse])
-    /// An entry in the audit log about this process.
+    /// Entries of the audit log about this process, which the edge stores itself.
     case ownAudit
 }
 
 extension SharedChange {
-    /// The note of the change; `nil` for any other change.
+    /// What the change notes; `nil` for a change that an edge does not accept. A change that needs no records is tried
+    /// on empty records, to learn which writes it requests.
     package var note: SharedNote? {
         guard parts.isEmpty else { return nil }
         var records = SharedRecords()
         guard (try? rule(&records, RuleContext(ProfileRules(), at: .epoch))) != nil else { return nil }
         var uses: [LastUse] = []
-        var isAudit = !records.writes.isEmpty
+        var isOnlyAudit = !records.writes.isEmpty
         for write in records.writes {
             if case .putLastUses(let noted) = write { uses += noted }
-            if case .recordAudit = write {} else { isAudit = false }
+            if case .recordAudit = write { continue }
+            isOnlyAudit = false
         }
-        return isAudit ? .ownAudit : uses.isEmpty ? nil : .uses(uses)
+        if isOnlyAudit { return .ownAudit }
+        return uses.isEmpty ? nil : .uses(uses)
     }
 }

@@ -1,4 +1,4 @@
-/// A database whose content can be read table by table. Used by one thread.
+/// A database whose content can be read table by table. Only one thread may use it.
 public protocol CopySource: AnyObject {
     /// Identifies the database in messages, without secrets.
     var name: String { get }
@@ -11,13 +11,14 @@ public protocol CopySource: AnyObject {
     /// - Returns: an empty array at the end, and only there.
     func rows(of table: StoredTable, after row: CopiedRow?, limit: Int) throws -> [CopiedRow]
 
+    /// Reads the last numbers that the database has assigned.
     func counters() throws -> CopiedCounters
 }
 
 /// A database that becomes the copy of another.
 public protocol CopyTarget: CopySource {
-    /// The mark of a database that is or was the target of a copy: the source, and whether the copy is complete. The
-    /// first server that uses a complete copy removes the mark.
+    /// Reads the mark of a database that is the target of a copy; `nil` if it is not. The first server that uses a
+    /// complete copy removes the mark.
     func mark() throws -> CopyMark?
 
     /// Marks the database as an incomplete copy, so that no server uses it.
@@ -32,7 +33,9 @@ public protocol CopyTarget: CopySource {
     func finish(_ counters: CopiedCounters) throws
 }
 
+/// The mark of a database that is the target of a copy.
 public struct CopyMark: Sendable {
+    /// The ``CopySource/name`` of the source.
     public let source: String
     public let isComplete: Bool
 
@@ -57,10 +60,11 @@ public struct CopyError: Error, Sendable, CustomStringConvertible {
     }
 }
 
-/// Copies one database to another.
+/// Copies one database to another, for example from SQLite to PostgreSQL.
 ///
-/// Both databases are read in the order of keys, and differences are written to the target. An interrupted copy
-/// therefore continues where it stopped, and an outdated copy is updated. At the end both are read again and compared.
+/// Both databases are read in the order of keys, as in a merge of two sorted lists, and the differences are written to
+/// the target. An interrupted copy therefore continues where it stopped, and an outdated copy is updated. At the end
+/// both databases are read again and their checksums compared.
 public struct StoreCopy {
     /// The checksums of a table in both databases, read after the copy.
     public struct Comparison: Sendable {
@@ -124,10 +128,13 @@ public struct StoreCopy {
         try target.begin(copyOf: source.name, isFirst: true)
     }
 
+    /// Writes the differences of one table.
+    ///
     /// - Returns: the number of rows written or deleted.
     private func copy(_ table: StoredTable) throws -> Int {
-        var wanted = Cursor(source, table)
-        var found = Cursor(target, table)
+        var sourceRows = Cursor(source, table)
+        var targetRows = Cursor(target, table)
+        // The rows of the target to delete, and those of the source to insert.
         var old: [CopiedRow] = []
         var new: [CopiedRow] = []
         var written = 0
@@ -141,28 +148,31 @@ public struct StoreCopy {
         }
         // Written rows have keys before the target's next row, which has been read already, so they are not read again.
         while true {
-            let (here, there) = (try wanted.row(), try found.row())
-            guard here != nil || there != nil else { break }
-            var order = 0
-            if let here, let there { order = here.compareKey(there, in: table) } else { order = here == nil ? 1 : -1 }
-            if order == 0, let here, let there, here != there {
-                old.append(there)
-                new.append(here)
-            } else if order < 0, let here {
-                new.append(here)
-            } else if order > 0, let there {
-                old.append(there)
+            let wanted = try sourceRows.row()
+            let found = try targetRows.row()
+            guard wanted != nil || found != nil else { break }
+            // Which of the two rows comes first: negative for the source's, positive for the target's, 0 for equal
+            // keys.
+            var order = wanted == nil ? 1 : -1
+            if let wanted, let found { order = wanted.compareKey(found, in: table) }
+            if order == 0, let wanted, let found, wanted != found {
+                old.append(found)
+                new.append(wanted)
+            } else if order < 0, let wanted {
+                new.append(wanted)
+            } else if order > 0, let found {
+                old.append(found)
             }
-            if order <= 0 { wanted.advance() }
-            if order >= 0 { found.advance() }
+            if order <= 0 { sourceRows.advance() }
+            if order >= 0 { targetRows.advance() }
             if old.count + new.count >= table.pageSize { try write() }
-            if wanted.count >= reported + table.pageSize {
-                reported = wanted.count
+            if sourceRows.count >= reported + table.pageSize {
+                reported = sourceRows.count
                 progress(.copying, table, reported)
             }
         }
         try write()
-        progress(.copying, table, wanted.count)
+        progress(.copying, table, sourceRows.count)
         return written
     }
 

@@ -1,10 +1,11 @@
 package import Bucketing
 
-/// The group of a breakdown that a user belongs to: by the value that an attribute had at the first exposure.
+/// The group to which a user belongs in a breakdown, for example "country: de". The value that an attribute had at the
+/// first exposure determines the group.
 ///
-/// A breakdown is a ``TrackedSeries`` that computes nothing from events. Each user has a total under its name, which
-/// keeps the index of the group. The totals of goals and other series are tallied a second time by group, under names
-/// that contain the index; see ``name(of:)``.
+/// A breakdown is a ``TrackedSeries`` that computes nothing from events. Each user has a total under the name of the
+/// breakdown, whose value is the index of the group. The totals of goals and other series are tallied a second time by
+/// group, under names that contain the index; see ``name(of:)``.
 public struct BreakdownGroup: Hashable, Sendable {
     /// The number of the breakdown's series.
     var series: Int64
@@ -25,19 +26,22 @@ public struct BreakdownGroup: Hashable, Sendable {
         self.index = index
     }
 
-    /// - Returns: `nil` for the total of a goal or of another series.
+    /// Decodes the group from a user's total.
+    ///
+    /// - Returns: `nil` for the total of a goal or of a series without groups.
     init?(_ name: Identifier, _ total: UserGoal) {
         guard let parsed = SeriesName(name), parsed.isGroup else { return nil }
         self.init(series: parsed.number, index: Int(exactly: total.afterValue) ?? Self.other)
     }
 
-    /// The total that the user has under the name of the breakdown.
+    /// The user's total, which keeps the group.
     var total: UserGoal { UserGoal(afterCount: 1, afterValue: Double(index)) }
 
     /// The name under which the total is kept.
     var totalName: Identifier { SeriesName(number: series, isGroup: true).identifier }
 
-    /// The contribution of a user to the tally under ``usersName``, whose converted users are those of the group.
+    /// The contribution of a user to the tally under ``usersName``. The number of converted users there is the number
+    /// of users in the group.
     static let user = UserGoal(afterCount: 1).tally
 
     /// The name under which the users of the group are tallied.
@@ -47,7 +51,8 @@ public struct BreakdownGroup: Hashable, Sendable {
     func name(of goal: Identifier) -> Identifier { Identifier("\(GroupNames(series).values(of: goal).from)\(index)") }
 }
 
-/// The names under which the groups of a breakdown are tallied, as half-open ranges.
+/// The names under which the groups of a breakdown are tallied, as half-open ranges: U+0001, the number of the series,
+/// `u` for users or `v` and a goal, and the index of the group.
 package struct GroupNames: Sendable {
     package typealias Range = (from: Identifier, to: Identifier)
 
@@ -57,10 +62,11 @@ package struct GroupNames: Sendable {
         prefix = "\u{1}\(series)"
     }
 
+    /// The range of the tallies of users.
     package var users: Range { (Identifier("\(prefix)u"), Identifier("\(prefix)v")) }
 
-    /// The range of the tallies of a goal or another series. Names of other goals may be in the range, too; see
-    /// ``index(_:in:)``.
+    /// The range of the tallies of a goal or another series. The range may contain names of other goals,
+    /// which ``index(_:in:)`` skips.
     package func values(of goal: Identifier) -> Range {
         (Identifier("\(prefix)v\(goal)\u{1}"), Identifier("\(prefix)v\(goal)\u{2}"))
     }
@@ -85,6 +91,7 @@ public struct BreakdownTally: Sendable {
         names = (GroupNames(series).users, GroupNames(series).values(of: goal))
     }
 
+    /// Adds the row with this name.
     package mutating func add(_ tally: GoalTally, _ variationID: Identifier, day: Int64, name: Identifier) {
         if let index = GroupNames.index(name, in: names.users) {
             let cohort = Cohort(variationID: variationID, period: AllocationPeriod.unknown, day: day)

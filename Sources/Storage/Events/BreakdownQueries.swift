@@ -11,45 +11,55 @@ extension StoreQuery<BreakdownTally> {
         experimentID: Identifier, series: Int64, goal: Identifier, frozenAt time: Instant?
     ) -> Self {
         Self(.breakdown(experimentID: experimentID, series: series, goal: goal, frozenAt: time)) { context in
-            var tally = BreakdownTally(series, goal)
-            let experiment = SQLValue.text(experimentID)
             let ranges = [GroupNames(series).users, GroupNames(series).values(of: goal)]
-            guard let time else {
-                let (name, sql) = statement(context.dialect)
-                let steps = ranges.map { range -> Reading<BreakdownTally>.Step in
-                    (
-                        SQLQuery(name, sql, experiment, .text(range.from), .text(range.to)),
-                        {
-                            tally.add(
-                                GoalTally($0, at: 3), $0.identifier(1), day: $0.integer(2), name: $0.identifier(0))
-                        }
-                    )
-                }
-                return Reading(steps) { .value(tally) }
-            }
-            let sql = """
-                SELECT \(StoredTable.frozenResults.columnList) FROM frozen_results
-                WHERE experiment_id = $1 AND goal >= $2 AND goal < $3 AND frozen_at = $4
-                """
-            var rows: [FrozenRow] = []
-            let steps = ranges.map { range -> Reading<BreakdownTally>.Step in
-                (
-                    SQLQuery(
-                        "frozen_groups", sql, experiment, .text(range.from), .text(range.to), .instant(time)),
-                    { rows.append(FrozenRow($0)) }
-                )
-            }
-            return Reading(steps) { () throws(StorageError) in
-                for row in rows {
-                    for (variationID, day, sums) in try row.tallies() {
-                        tally.add(sums, variationID, day: day, name: row.goal)
-                    }
-                }
-                return .value(tally)
-            }
+            let tally = BreakdownTally(series, goal)
+            guard let time else { return current(experimentID, ranges, tally, context.dialect) }
+            return frozen(experimentID, ranges, tally, at: time)
         }
     }
 
+    /// Reads the current tallies, which are added to an empty one.
+    private static func current(
+        _ experimentID: Identifier, _ ranges: [GroupNames.Range], _ empty: BreakdownTally, _ dialect: SQLDialect
+    ) -> Reading<BreakdownTally> {
+        var tally = empty
+        let (name, sql) = statement(dialect)
+        let take: (any Row) -> Void = { row in
+            tally.add(GoalTally(row, at: 3), row.identifier(1), day: row.integer(2), name: row.identifier(0))
+        }
+        let steps = ranges.map { range -> Reading<BreakdownTally>.Step in
+            (SQLQuery(name, sql, .text(experimentID), .text(range.from), .text(range.to)), take)
+        }
+        return Reading(steps) { .value(tally) }
+    }
+
+    /// Reads the tallies that were frozen at a time, which are added to an empty one.
+    private static func frozen(
+        _ experimentID: Identifier, _ ranges: [GroupNames.Range], _ empty: BreakdownTally, at time: Instant
+    ) -> Reading<BreakdownTally> {
+        let sql = """
+            SELECT \(StoredTable.frozenResults.columnList) FROM frozen_results
+            WHERE experiment_id = $1 AND goal >= $2 AND goal < $3 AND frozen_at = $4
+            """
+        var rows: [FrozenRow] = []
+        let take: (any Row) -> Void = { rows.append(FrozenRow($0)) }
+        let steps = ranges.map { range -> Reading<BreakdownTally>.Step in
+            let query = SQLQuery(
+                "frozen_groups", sql, .text(experimentID), .text(range.from), .text(range.to), .instant(time))
+            return (query, take)
+        }
+        return Reading(steps) { () throws(StorageError) in
+            var tally = empty
+            for row in rows {
+                for (variationID, day, sums) in try row.tallies() {
+                    tally.add(sums, variationID, day: day, name: row.goal)
+                }
+            }
+            return .value(tally)
+        }
+    }
+
+    /// The statement that reads the tallies in a range of names.
     private static func statement(_ dialect: SQLDialect) -> (name: String, sql: String) {
         switch dialect {
         case .sqlite:

@@ -1,11 +1,14 @@
 import Bucketing
 import JSON
 
-/// The rules of breakdowns, which determine the groups of a user. The group depends on the attribute at the first
-/// exposure: the one in the payload of the exposure, which comes from the request, or else the stored one. The first
-/// ``BreakdownGroup/limit`` values that occur get a group of their own. A group is created in the transaction of the
-/// exposure, so that all servers agree.
+/// The rules of breakdowns, which determine the group of a user in each breakdown of an experiment.
+///
+/// The value of the attribute at the first exposure decides: the value in the payload of the exposure, which comes from
+/// the request, or else the stored value. The first ``BreakdownGroup/limit`` values that occur get a group of their
+/// own; later ones share the group ``BreakdownGroup/other``. A group is created in the transaction of the exposure, so
+/// that all servers agree.
 enum BreakdownRules {
+    /// A value of an attribute, as far as groups distinguish values.
     private enum Value {
         case text(String)
         /// A value without a text form, which belongs to the group of other values.
@@ -30,6 +33,7 @@ enum BreakdownRules {
         }
     }
 
+    /// Returns the index of the group of a value, and creates the group if the value is new.
     private static func index(
         of value: Value?, _ series: TrackedSeries, _ records: inout UserRecords
     ) -> Int {
@@ -45,6 +49,7 @@ enum BreakdownRules {
         return series.groupValues.count
     }
 
+    /// The stored value of an attribute; `nil` if there is none.
     private static func stored(_ attribute: Identifier, _ records: UserRecords) -> Value? {
         switch records.storedValue(of: attribute) {
         case .bool(let value): return .text("\(value)")
@@ -55,6 +60,7 @@ enum BreakdownRules {
         }
     }
 
+    /// The value of an attribute in a request; `nil` for `null`.
     private static func value(_ json: JSONValue) -> Value? {
         switch json {
         case .null: return nil
@@ -72,7 +78,8 @@ enum BreakdownRules {
 }
 
 extension UserRecords {
-    /// The value of an attribute; the user's attributes and the defined ones must have been read.
+    /// The value of an attribute; ``UserRecords/Part/attributes`` and ``UserRecords/Part/definedAttributes`` must have
+    /// been read.
     func storedValue(of attribute: Identifier) -> AttributeValue? {
         guard let number = definedAttributes.first(where: { $0.value == attribute })?.key,
             case .present(let record) = attributes
@@ -80,13 +87,14 @@ extension UserRecords {
         return record[number]
     }
 
-    /// The names under which the user's groups in an experiment are kept, whose series must have been read.
+    /// The keys of the totals that keep the user's groups in an experiment; the series of the experiment must have been
+    /// read.
     func groupKeys(in experimentID: Identifier) -> [TotalKey] {
         series(of: experimentID).filter(\.hasGroups).flatMap(\.names)
             .map { TotalKey(experimentID: experimentID, goal: $0) }
     }
 
-    /// The user's group by an allocation period, if it is tracked; the series of the experiment must have been read.
+    /// The user's group by allocation period, if the experiment tracks such groups; its series must have been read.
     func periodGroups(in experimentID: Identifier, _ period: Int64) -> [BreakdownGroup] {
         series(of: experimentID).filter { $0.definition.content == .periods }
             .map { BreakdownGroup(series: $0.number, index: Int(clamping: period)) }

@@ -2,17 +2,19 @@ import Bucketing
 import JSON
 
 /// The rules of ``SeriesDefinition/Covariate/attribute(_:)``: the number that an attribute has at the first exposure is
-/// stored as the value before the exposure. As for breakdowns, the attribute of the request that caused the exposure
-/// counts, or else the stored one.
+/// stored as the value before the exposure. The attribute in the request that caused the exposure counts, or else the
+/// stored attribute, as in ``BreakdownRules``.
 enum CovariateRules {
     /// Returns the covariates of the user, by the names of the series.
     ///
     /// - Parameter exposure: the first exposure. `records` must have the series of its experiment.
     /// - Returns: `nil` if `records` lacks a part that is needed.
     static func covariates(at exposure: Exposure, in records: inout UserRecords) -> [Identifier: UserGoal]? {
+        // The series whose covariate is an attribute.
         let adjusted = records.series(of: exposure.experimentID).filter { $0.covariateAttribute != nil }
         guard !adjusted.isEmpty else { return [:] }
         let given = exposure.givenAttributes
+        // Those whose attribute is not in the request.
         let rest = adjusted.filter { $0.covariateAttribute.map { !given.has($0) } ?? false }
         guard rest.isEmpty || records.has([.attributes, .definedAttributes]) else { return nil }
         var covariates = totals(adjusted) { given[$0.string]?.double }

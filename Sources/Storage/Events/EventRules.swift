@@ -1,15 +1,22 @@
 import Bucketing
 public import Chronology
 
-/// The rules of exposures and goal events: which are stored, and how the tallies of variations change. The tallies do
-/// not depend on the order in which events arrive.
+/// The rules of exposures and goal events: which of them are stored, and how the tallies of variations change. The
+/// tallies do not depend on the order in which events arrive.
 ///
-/// An exposure counts if the experiment was running when it happened; see ``StatusRules``. For other exposures only
-/// their number is kept: they do not enroll the user, are not the first exposure, and do not count as another
-/// variation.
+/// - **Exposures**: for each user and experiment the first exposure is stored. A later one only shows whether the user
+///   was exposed to several variations; one that happened earlier replaces the stored one.
+/// - **Goal events**: each is stored. It adds to the user's total (``UserGoal``) in each experiment to which the user
+///   was exposed, either "before" or "since" the exposure, and to the totals of ``TrackedSeries``.
+/// - **Tallies** (``TallyChanges``): when a user's total changes, the difference is added to the sums of the user's
+///   variation. Users who were exposed to several variations, or whose variation was chosen for them, are not in the
+///   sums.
+///
+/// An exposure counts only if the experiment was running when it happened; see ``StatusRules``. Of other exposures only
+/// the number is kept: they do not enroll the user, are not the first exposure, and do not count as another variation.
 public enum EventRules {
-    /// Whether a value can be tallied: 0, or a magnitude from 1e-15 to 1e15. Squares, sums or quotients of other values
-    /// may exceed the range of `Double`.
+    /// Whether a value can be tallied: 0, or a magnitude from 1e-15 to 1e15. With other values, squares, sums or
+    /// quotients may exceed the range of `Double`.
     public static func isUsable(value: Double) -> Bool {
         value == 0 || (1e-15...1e15).contains(abs(value))
     }
@@ -20,10 +27,10 @@ public enum EventRules {
     public static let maximumLead = TimeSpan.minutes(5)
     /// The time before the first exposure in which goal events count as "before".
     public static let lookBack = TimeSpan.days(14)
-    /// The maximum time before the first exposure that a series may use instead of ``lookBack``.
+    /// The longest time that a series may use instead of ``lookBack``.
     public static let longestLookBack = TimeSpan.days(60)
-    /// The minimum retention of events. An exposure that happened before the stored one may still arrive; the totals
-    /// before and since the exposure are then computed from the stored events again.
+    /// The minimum retention of events. An exposure that happened before the stored exposure may still arrive. The
+    /// totals before and since the exposure are then computed again, from the stored events.
     public static let minimumRetention = maximumAge + lookBack + .days(1)
 
     /// Applies an event.
@@ -67,6 +74,7 @@ public enum EventRules {
         }
     }
 
+    /// The parts that decide whether an exposure counts and enrolls the user.
     private static func firstParts(_ exposure: Exposure) -> [UserRecords.Part] {
         let id = exposure.experimentID
         let parts: [UserRecords.Part] = [.statuses(experimentID: id), .exposure(experimentID: id)]
@@ -77,11 +85,14 @@ public enum EventRules {
 
     private static let enrollmentParts: [UserRecords.Part] = [.profile, .forcedVariations]
 
+    /// Whether an exposure enrolls its user.
     private enum Enrollment {
         case lacksRecords
+        /// The variation was determined with a datafile that is no longer the newest.
         case outdated
         case none
-        /// The profile with the new assignment, and the version of the datafile that has the variation.
+        /// The profile with the new assignment, and the version of the datafile with which the variation was
+        /// determined.
         case enrolls(ProfileRecord, Int64)
     }
 
@@ -111,11 +122,12 @@ public enum EventRules {
         if let senderID = event.senderID { parts.append(.goalEvent(senderID: senderID)) }
         guard records.has(parts) else { return nil }
         if let senderID = event.senderID, records.senderIDs.contains(senderID) { return .repeated }
+        // The exposures for which the event may count, at least in a series.
         let exposures = records.exposures.filter { event.happenedAt >= $0.exposure.happenedAt - longestLookBack }
         let experimentIDs = exposures.map(\.exposure.experimentID)
         let keys = experimentIDs.map { UserRecords.TotalKey(experimentID: $0, goal: event.goal) }
         guard exposures.isEmpty || records.has([.someTotals(keys), .series(experimentIDs: experimentIDs)]),
-            let changes = SeriesRules.changes(by: event, exposures, &records)
+            let seriesChanges = SeriesRules.changes(by: event, exposures, &records)
         else { return nil }
         records.write(.insertGoalEvent(event))
         func groups(_ stored: StoredExposure) -> [BreakdownGroup] {
@@ -129,7 +141,7 @@ public enum EventRules {
             total.add(event.value, isAfter: event.happenedAt >= exposure.happenedAt)
             put(total, replacing: former, of: event.goal, stored, groups(stored), in: &records, &tallies)
         }
-        for change in changes {
+        for change in seriesChanges {
             let stored = change.exposure
             put(
                 change.total, replacing: change.former, of: change.name, stored, groups(stored), in: &records, &tallies)
@@ -137,8 +149,8 @@ public enum EventRules {
         return .stored
     }
 
-    /// Stores a user's total of a goal or series, and adds the difference to the tallies of the variation and of the user's
-    /// groups.
+    /// Stores a user's total of a goal or series, and adds the difference to the tallies of the variation and of the
+    /// user's groups.
     static func put(
         _ total: UserGoal, replacing former: UserGoal? = nil, of name: Identifier, _ stored: StoredExposure,
         _ groups: [BreakdownGroup], in records: inout UserRecords, _ tallies: inout TallyChanges
@@ -156,27 +168,12 @@ public enum EventRules {
         _ exposure: Exposure, to records: inout UserRecords, _ tallies: inout TallyChanges
     ) -> EventOutcome? {
         guard let stored = records.exposure(to: exposure.experimentID) else {
-            var parts = partsToPut(exposure)
-            if !exposure.isChosen { parts += [.profile, .forcedVariations] }
-            guard records.has(parts + AllocationRules.parts(exposure)), hasLookBack(exposure, &records) else {
-                return nil
-            }
-            var exposure = exposure
-            exposure.isChosen = exposure.isChosen || isChosen(exposure, records)
-            guard let covariates = CovariateRules.covariates(at: exposure, in: &records),
-                let groups = exposure.isChosen ? [] : BreakdownRules.groups(of: exposure, in: &records)
-            else { return nil }
-            let period = AllocationRules.period(of: exposure, in: &records)
-            let periods = exposure.isChosen ? [] : records.periodGroups(in: exposure.experimentID, period)
-            (exposure.active, exposure.enrollsWith) = (nil, nil)
-            put(
-                StoredExposure(number: 0, exposure: exposure, hasMultipleVariations: false, period: period),
-                groups + periods, with: covariates, in: &records, &tallies)
-            return .stored
+            return insert(exposure, in: &records, &tallies)
         }
         var next = stored
         if exposure.happenedAt < stored.exposure.happenedAt { next.exposure = exposure }
-        (next.exposure.active, next.exposure.enrollsWith) = (nil, nil)
+        next.exposure.active = nil
+        next.exposure.enrollsWith = nil
         next.exposure.isChosen = stored.exposure.isChosen || exposure.isChosen
         next.hasMultipleVariations = stored.hasMultipleVariations || exposure.variationID != stored.exposure.variationID
         let isSame = next.exposure == stored.exposure && next.hasMultipleVariations == stored.hasMultipleVariations
@@ -184,7 +181,31 @@ public enum EventRules {
         return replace(stored, next, in: &records, &tallies) ? .stored : nil
     }
 
-    /// Whether an admin has chosen the variation, in the profile or for a test.
+    /// Stores the first exposure to arrive of a user to an experiment.
+    ///
+    /// - Returns: `nil` if `records` lacks a part that is needed; nothing has changed then.
+    private static func insert(
+        _ exposure: Exposure, in records: inout UserRecords, _ tallies: inout TallyChanges
+    ) -> EventOutcome? {
+        var parts = partsToPut(exposure)
+        if !exposure.isChosen { parts += [.profile, .forcedVariations] }
+        guard records.has(parts + AllocationRules.parts(exposure)), hasLookBack(exposure, &records) else { return nil }
+        var exposure = exposure
+        exposure.isChosen = exposure.isChosen || isChosen(exposure, records)
+        guard let covariates = CovariateRules.covariates(at: exposure, in: &records),
+            let groups = exposure.isChosen ? [] : BreakdownRules.groups(of: exposure, in: &records)
+        else { return nil }
+        let period = AllocationRules.period(of: exposure, in: &records)
+        let periodGroups = exposure.isChosen ? [] : records.periodGroups(in: exposure.experimentID, period)
+        exposure.active = nil
+        exposure.enrollsWith = nil
+        put(
+            StoredExposure(number: 0, exposure: exposure, hasMultipleVariations: false, period: period),
+            groups + periodGroups, with: covariates, in: &records, &tallies)
+        return .stored
+    }
+
+    /// Whether an admin has chosen the variation, by an override in the profile or by forcing it for a test.
     static func isChosen(_ exposure: Exposure, _ records: UserRecords) -> Bool {
         if case .present(let profile) = records.profile,
             profile[exposure.experimentID]?.visible(at: exposure.happenedAt)?.source == .override
@@ -196,16 +217,19 @@ public enum EventRules {
         }
     }
 
+    /// The parts that are needed to compute the totals of an exposure.
     private static func partsToPut(_ exposure: Exposure) -> [UserRecords.Part] {
         [.goalEvents(since: exposure.happenedAt - lookBack), .series(experimentIDs: [exposure.experimentID])]
     }
 
-    /// Whether `records` has the older events that are needed by series that look back longer than goals do.
+    /// Whether `records` has the older events that are needed by series with a longer look-back than goals have.
     private static func hasLookBack(_ exposure: Exposure, _ records: inout UserRecords) -> Bool {
         let longest = SeriesRules.lookBack(of: records.series(of: exposure.experimentID))
         return longest == lookBack || records.has([.goalEvents(since: exposure.happenedAt - longest)])
     }
 
+    /// Stores an exposure with the user's totals, computed from the stored events, and adds the user to the tallies.
+    ///
     /// - Parameters:
     ///   - groups: the user's groups in breakdowns, which the exposure determines.
     ///   - others: totals by goal and series that do not come from stored events: covariates, and totals of events that
@@ -235,6 +259,8 @@ public enum EventRules {
         for (name, total) in totals { put(total, of: name, stored, groups, in: &records, &tallies) }
     }
 
+    /// Replaces an exposure. If the time has changed, the totals before and since the exposure are computed again.
+    ///
     /// - Returns: `false` if `records` lacks a part that is needed; nothing has changed then.
     private static func replace(
         _ stored: StoredExposure, _ next: StoredExposure, in records: inout UserRecords, _ tallies: inout TallyChanges
@@ -249,10 +275,10 @@ public enum EventRules {
         remove(stored, records, &tallies)
         if isMoved {
             records.write(.deleteTotals(experimentID: stored.exposure.experimentID))
-            let periods = next.isCounted ? records.periodGroups(in: next.exposure.experimentID, next.period) : []
-            put(next, groups + periods, with: covariates, in: &records, &tallies)
+            let periodGroups = next.isCounted ? records.periodGroups(in: next.exposure.experimentID, next.period) : []
+            put(next, groups + periodGroups, with: covariates, in: &records, &tallies)
         } else {
-            // Only a flag has changed, by which the user no longer counts. The totals stay.
+            // Only a flag has changed, and the user no longer counts because of it. The totals stay.
             records.write(.putExposure(next))
             tallies.add(1, next)
         }
@@ -285,7 +311,7 @@ public enum EventRules {
         records.has(partsToRemove(exposures))
     }
 
-    /// Excludes the user from results, because a variation was forced on the user.
+    /// Excludes the user from the results of an experiment, because an admin has chosen the user's variation.
     static func exclude(_ stored: StoredExposure, in records: inout UserRecords, _ tallies: inout TallyChanges) {
         guard !stored.exposure.isChosen else { return }
         var next = stored
@@ -296,82 +322,5 @@ public enum EventRules {
     /// Removes an erased user from all tallies; the store deletes the records.
     static func erase(_ records: UserRecords, _ tallies: inout TallyChanges) {
         for stored in records.exposures { remove(stored, records, &tallies) }
-    }
-}
-
-/// The total of one user for one goal, before and since the first exposure to one experiment.
-public struct UserGoal: Sendable, Equatable {
-    public var beforeCount: Int64
-    public var beforeValue: Double
-    public var afterCount: Int64
-    public var afterValue: Double
-    /// The number of events since the first exposure with a value other than 0.
-    public var valuedCount: Int64
-
-    public init(
-        beforeCount: Int64 = 0, beforeValue: Double = 0, afterCount: Int64 = 0, afterValue: Double = 0,
-        valuedCount: Int64 = 0
-    ) {
-        self.beforeCount = beforeCount
-        self.beforeValue = beforeValue
-        self.afterCount = afterCount
-        self.afterValue = afterValue
-        self.valuedCount = valuedCount
-    }
-
-    package mutating func add(_ value: Double, isAfter: Bool) {
-        if isAfter {
-            afterCount += 1
-            if value != 0 { valuedCount += 1 }
-            afterValue = DecimalSum.adding(value, to: afterValue)
-        } else {
-            beforeCount += 1
-            beforeValue = DecimalSum.adding(value, to: beforeValue)
-        }
-    }
-
-    mutating func add(_ other: UserGoal) {
-        beforeCount += other.beforeCount
-        beforeValue = DecimalSum.adding(other.beforeValue, to: beforeValue)
-        afterCount += other.afterCount
-        afterValue = DecimalSum.adding(other.afterValue, to: afterValue)
-        valuedCount += other.valuedCount
-    }
-
-    /// The user's contribution to the sums of a variation, of a goal's own total.
-    package var tally: GoalTally {
-        var tally = GoalTally()
-        tally.events = Int(afterCount)
-        tally.converted = afterCount > 0 ? 1 : 0
-        tally.convertedBefore = beforeCount > 0 ? 1 : 0
-        tally.convertedBoth = afterCount > 0 && beforeCount > 0 ? 1 : 0
-        tally.y = CompensatedSum(afterValue)
-        tally.yy = CompensatedSum(product: afterValue, afterValue)
-        tally.x = CompensatedSum(beforeValue)
-        tally.xx = CompensatedSum(product: beforeValue, beforeValue)
-        tally.xy = CompensatedSum(product: beforeValue, afterValue)
-        tally.valued = Int(valuedCount)
-        return tally
-    }
-}
-
-/// Sums of amounts such as money, which senders write as decimal fractions, in one `Double`.
-///
-/// Rounding accumulates in a sum of decimal fractions: 0.1 added a thousand times gives 99.9999999999986. If a sum
-/// differs from a decimal fraction of six digits by no more than the rounding of one addition, it is therefore replaced
-/// by that fraction. While sum and terms have at most six digits after the point and a magnitude below ``limit``, sums
-/// are exact for any number of terms, also when terms are subtracted.
-enum DecimalSum {
-    private static let scale: Double = 1e6
-    /// The magnitude below which the distance between adjacent numbers is less than a quarter of the last digit. The
-    /// rounding of two terms and of their sum then stays below half of the last digit.
-    static let limit = 0x1p50 / scale
-
-    static func adding(_ value: Double, to sum: Double) -> Double {
-        let plain = sum + value
-        let magnitude = max(abs(sum), abs(value), abs(plain))
-        guard magnitude < limit else { return plain }
-        let decimal = (plain * scale).rounded() / scale
-        return abs(plain - decimal) <= 2 * magnitude.ulp ? decimal : plain
     }
 }

@@ -8,7 +8,8 @@ public struct LastUse: Sendable, Hashable {
         case known = 0
         /// A flag was evaluated. ``Subject/key`` is its key, ``Subject/variation`` the key of the variation.
         case evaluated = 1
-        /// A user was exposed. ``Subject/key`` is the id of the experiment, ``Subject/variation`` that of the variation.
+        /// A user was exposed. ``Subject/key`` is the id of the experiment, ``Subject/variation`` that of the
+        /// variation.
         case exposed = 2
     }
 
@@ -56,7 +57,7 @@ extension StoreQuery<[LastUse]> {
 
 extension LastUse {
     package init(_ row: any Row) {
-        // A kind of a newer release is not known to be a use.
+        // A kind of a newer release may be no use at all.
         let kind = Kind(rawValue: row.bounded(1)) ?? .known
         self.init(
             Subject(sdkKey: row.text(0), kind, row.identifier(2), variation: row.identifier(3)), day: row.bounded(4))

@@ -7,7 +7,7 @@ public struct Participant: Sendable {
     /// The variation, allocation period and day of the first exposure.
     public var cohort: Cohort
     public var exposedAt: Instant
-    /// Counts this one user, as counted or as excluded for a reason.
+    /// One user: counted, or excluded for a reason.
     public var users: UserCounts
     /// The totals under ``ParticipantScan/names``, in that order; `nil` where the user has none.
     public var totals: [UserGoal?]
@@ -24,6 +24,9 @@ public struct Participant: Sendable {
         self.attributes = attributes
     }
 
+    /// - Parameters:
+    ///   - row: the columns that ``StoreQuery/participants(_:)`` selects.
+    ///   - count: the number of totals.
     fileprivate init(_ row: any Row, totals count: Int) {
         userID = row.identifier(0)
         exposedAt = row.instant(2)
@@ -37,10 +40,10 @@ public struct Participant: Sendable {
     }
 }
 
-/// Users of an experiment in the byte order of their ids.
+/// A page of the users of an experiment, in the byte order of their ids.
 public struct ParticipantPage: Sendable {
     public var participants: [Participant]
-    /// The last user; `nil` if no more follow.
+    /// The last user of the page; `nil` if no more users follow.
     public var end: Identifier?
 
     package init(_ participants: [Participant], limit: Int) {
@@ -78,26 +81,27 @@ extension StoreQuery<ParticipantPage> {
     /// Reads users of an experiment. Pages are not one snapshot: each is read in its own. No user occurs twice.
     public static func participants(_ scan: ParticipantScan) -> Self {
         Self(.participants(scan)) { context in
-            let (columns, table) =
+            let (attributes, attributesTable) =
                 switch context.dialect {
                 case .sqlite: ("a.record", "user_attributes")
                 case .postgreSQL: ("a.attributes", "users")
                 }
-            let totals = scan.names.indices.map { index in
-                (
-                    UserGoal.columns.map { "t\(index).\($0)" }.joined(separator: ", "),
+            var columns = [
+                "e.user_id, e.variation_id, e.happened_at, e.flags, e.period",
+                scan.withAttributes ? attributes : "NULL",
+            ]
+            var joins: [String] = []
+            for index in scan.names.indices {
+                columns.append(UserGoal.columns.map { "t\(index).\($0)" }.joined(separator: ", "))
+                joins.append(
                     """
                     LEFT JOIN user_goals t\(index) ON t\(index).user_id = e.user_id
                     AND t\(index).experiment_id = e.experiment_id AND t\(index).goal = $\(index + 6)
-                    """
-                )
+                    """)
             }
-            let joins = totals.map(\.1) + (scan.withAttributes ? ["LEFT JOIN \(table) a ON a.user_id = e.user_id"] : [])
-            let read =
-                ["e.user_id, e.variation_id, e.happened_at, e.flags, e.period", scan.withAttributes ? columns : "NULL"]
-                + totals.map(\.0)
+            if scan.withAttributes { joins.append("LEFT JOIN \(attributesTable) a ON a.user_id = e.user_id") }
             let sql = """
-                SELECT \(read.joined(separator: ", ")) FROM exposures e \(joins.joined(separator: "\n"))
+                SELECT \(columns.joined(separator: ", ")) FROM exposures e \(joins.joined(separator: "\n"))
                 WHERE e.experiment_id = $1 AND e.user_id > $2 AND e.happened_at >= $4 AND e.happened_at < $5
                 ORDER BY e.user_id LIMIT $3
                 """

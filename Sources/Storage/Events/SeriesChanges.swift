@@ -1,8 +1,8 @@
 public import Bucketing
 import Chronology
 
-/// A step of the work that stores users' totals of new series and deletes those of dropped series. It covers the users
-/// of one page of exposures.
+/// A step of the work of ``SeriesFiller``, which stores users' totals of new series and deletes those of dropped
+/// series. A step covers the users of one page of exposures.
 public struct SeriesWork: Sendable, Equatable {
     /// The numbers of the series.
     public var series: [Int64]
@@ -17,20 +17,21 @@ public struct SeriesWork: Sendable, Equatable {
     }
 }
 
-/// The result of recording a step: the next step, and whether the step was recorded. It was not if another process had
-/// done the same.
+/// The result of recording a step.
 public struct SeriesProgress: Sendable, Equatable {
     /// The next step; `nil` if nothing is left to do.
     public var next: SeriesWork?
+    /// Whether the step was recorded; `false` if another process has recorded the same step before.
     public var isNoted: Bool
 }
 
 extension SharedChange<SeriesProgress> {
-    /// Records a completed step, and returns the next one: for the series that have the most left to do.
+    /// Records a completed step. The result has the next step: for the series that have the most left to do.
     ///
     /// - Parameters:
     ///   - done: the completed step; `nil` to begin.
-    ///   - last: the number of the last exposure of its page; `nil` if the page was empty, so that all users are done.
+    ///   - last: the number of the last exposure in the page of the step; `nil` if the page was empty, so that all
+    ///     users are done.
     public static func continueSeries(_ done: SeriesWork?, upTo last: Int64?) -> Self {
         Self(.series) { records, _ in
             var isNoted = true
@@ -45,14 +46,16 @@ extension SharedChange<SeriesProgress> {
     }
 }
 
-/// The tallies of a series, under its own names and those of groups.
+/// The tallies of a series, under its own names and in the groups of breakdowns.
 package struct SeriesSums: Sendable {
     package var experimentID: Identifier
     package var names: [Identifier]
+    /// The ranges of names for groups.
     package var ranges: [GroupNames.Range]
 }
 
 extension SharedRecords {
+    /// The tallies to delete when a series is dropped.
     fileprivate func sums(of series: TrackedSeries) -> SeriesSums {
         guard !series.hasGroups else {
             return SeriesSums(
@@ -66,6 +69,9 @@ extension SharedRecords {
             })
     }
 
+    /// Records a completed step: moves its series forward, and at the end marks new series as filled and deletes
+    /// dropped ones.
+    ///
     /// - Returns: `false` if another process has recorded progress meanwhile.
     fileprivate mutating func note(_ done: SeriesWork, upTo last: Int64?) -> Bool {
         var isNoted = true
@@ -95,13 +101,17 @@ extension SharedRecords {
         return isNoted
     }
 
-    /// Makes the tracked series of a project those that the metrics of its experiments need. Others are dropped.
+    /// Makes the tracked series of a project equal to those that the metrics of its experiments need: adds those that
+    /// are missing, and drops the others.
+    ///
+    /// - Parameter wanted: the needed series, by experiment.
     mutating func track(_ wanted: [Identifier: [SeriesDefinition]], sdkKey: String, at now: Instant) {
         var missing = wanted.mapValues { Set($0) }
         var version = newestSeries
         for var series in series where series.sdkKey == sdkKey && series.state != .dropped {
             if missing[series.experimentID]?.remove(series.definition) != nil { continue }
-            (series.state, series.doneTo) = (.dropped, 0)
+            series.state = .dropped
+            series.doneTo = 0
             version = newestSeries + 1
             write(.putSeries(series))
             write(.deleteSums(sums(of: series), andSeries: nil))
@@ -112,9 +122,12 @@ extension SharedRecords {
                 var series = TrackedSeries(
                     number: version, sdkKey: sdkKey, experimentID: experimentID, definition: definition,
                     since: eventsSince)
-                // The attributes at earlier exposures are unknown, so users exposed before now get no group. Periods
-                // are treated alike.
-                if series.hasGroups { (series.state, series.since) = (.filled, now) }
+                // Users who were exposed before now get no group, because their attributes at the exposure are unknown.
+                // Series of periods are treated in the same way.
+                if series.hasGroups {
+                    series.state = .filled
+                    series.since = now
+                }
                 write(.putSeries(series))
             }
         }

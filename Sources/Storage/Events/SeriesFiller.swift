@@ -2,8 +2,8 @@ import Bucketing
 import Dispatch
 import Synchronization
 
-/// Computes users' totals of new series from the stored events, and deletes those of dropped series. It works in the
-/// background, in small transactions that do not delay other changes.
+/// Computes users' totals of new ``TrackedSeries`` from the stored events, and deletes those of dropped series. It
+/// works in the background, in small transactions that do not delay other changes.
 ///
 /// Progress is stored, so any process can continue the work, also after a restart. Repeating a step changes nothing.
 /// Where several processes share a database, the process whose progress was recorded continues, and the others pause.
@@ -12,13 +12,13 @@ public final class SeriesFiller: @unchecked Sendable {
     private let session: BackgroundSession
     private let batch: Int
     private let state = Mutex(State())
-    /// Looks for work that another process has left.
+    /// Starts the work from time to time, because another process may have left some.
     private let timer: any DispatchSourceTimer
     private static let interval = DispatchTimeInterval.seconds(30)
 
     private struct State {
         var isRunning = false
-        /// Whether the work was started again while it was in progress.
+        /// Whether ``start()`` was called since the last round of work began.
         var isAsked = false
         var isClosed = false
     }
@@ -33,7 +33,7 @@ public final class SeriesFiller: @unchecked Sendable {
         timer.resume()
     }
 
-    /// Begins the work, unless it is in progress.
+    /// Begins the work. If it is in progress, another round follows.
     public func start() {
         let begins = state.withLock { state in
             state.isAsked = true
@@ -52,6 +52,7 @@ public final class SeriesFiller: @unchecked Sendable {
         session.close()
     }
 
+    /// Repeats the work as long as ``start()`` was called meanwhile.
     private func work(_ session: any StoreSession) async {
         while state.withLock({ state in
             state.isRunning = state.isAsked && !state.isClosed

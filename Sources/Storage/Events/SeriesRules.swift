@@ -4,15 +4,19 @@ import Chronology
 /// The rules of ``TrackedSeries``: how a user's goal events become totals. Adding events one by one, in any order, has
 /// the same result as computing the totals from all events at once.
 ///
-/// Once a series is filled, a user without totals has no events that count. While it is being filled, such a user may
-/// not have been processed yet, so the totals are computed from the stored events. This is done both by the transaction
-/// of a new event and by ``SeriesFiller``; the second one finds the totals of the first.
+/// Once a series is filled, a user without totals has no events that count. While the series is being filled, such a
+/// user may not have been processed yet. The totals are then computed from the stored events, either by the transaction
+/// of a new event (``changes(by:_:_:)``) or by ``SeriesFiller`` (``settle(_:in:_:)``), whichever comes first; the other
+/// finds them.
 enum SeriesRules {
-    /// The total of a user after an event.
+    /// A total of a user that an event changes.
     struct Change {
         var exposure: StoredExposure
+        /// The name of the series' total.
         var name: Identifier
+        /// The total before the event; `nil` if there was none.
         var former: UserGoal?
+        /// The total after the event.
         var total: UserGoal
     }
 
@@ -28,6 +32,7 @@ enum SeriesRules {
     static func changes(
         by event: GoalEvent, _ exposures: [StoredExposure], _ records: inout UserRecords
     ) -> [Change]? {
+        // The series that use the event's goal, each with the exposure to its experiment.
         let concerned = exposures.flatMap { stored in
             records.series(of: stored.exposure.experimentID).filter { $0.definition.concerns(event.goal) }
                 .map { (stored: stored, series: $0) }
@@ -53,11 +58,12 @@ enum SeriesRules {
         }
     }
 
+    /// The keys of a user's totals of a series.
     private static func keys(of series: TrackedSeries) -> [UserRecords.TotalKey] {
         series.names.map { UserRecords.TotalKey(experimentID: series.experimentID, goal: $0) }
     }
 
-    /// The time of the first stored event that the totals after an event depend on; `nil` if they depend on none.
+    /// The time of the first stored event on which the totals after a new event depend; `nil` if they depend on none.
     private static func firstNeeded(
         for event: UserRecords.GoalValue, _ series: TrackedSeries, exposedAt first: Instant,
         _ totals: [UserRecords.TotalKey: UserGoal]
@@ -71,14 +77,21 @@ enum SeriesRules {
         }
         guard series.definition.isInWindow(event.happenedAt - first), event.happenedAt >= first else { return nil }
         if isOpen { return first }
-        let times = formers.map { $0.map { first + $0.time } }
+        let times = formers.map { former in former.map { first + $0.time } }
+        let changesFunnel = goals.indices.contains { step in
+            let isReached = step == 0 || times[step - 1].map { $0 <= event.happenedAt } ?? false
+            let isEarlier = times[step].map { event.happenedAt < $0 } ?? true
+            return goals[step] == event.goal && isReached && isEarlier
+        }
         // Events of the later steps may have arrived already.
-        return goals.indices.contains { step in
-            goals[step] == event.goal && (step == 0 || times[step - 1].map { $0 <= event.happenedAt } ?? false)
-                && times[step].map { event.happenedAt < $0 } ?? true
-        } ? event.happenedAt : nil
+        return changesFunnel ? event.happenedAt : nil
     }
 
+    /// Returns a user's totals of a series after a new event.
+    ///
+    /// - Parameters:
+    ///   - formers: the total of each name before the event.
+    ///   - stored: the stored events, from the time that ``firstNeeded(for:_:exposedAt:_:)`` returns.
     /// - Returns: the total of each name; `nil` where there is none.
     private static func totals(
         after event: UserRecords.GoalValue, _ series: TrackedSeries, _ exposure: Exposure, _ formers: [UserGoal?],
@@ -112,11 +125,13 @@ enum SeriesRules {
     ) -> [(name: Identifier, total: UserGoal)] {
         let definition = series.definition
         guard case .funnel(let goals) = definition.content else {
-            var (total, isEmpty) = (UserGoal(), true)
+            var total = UserGoal()
+            var isEmpty = true
             for event in events where add(event, to: &total, definition, exposedAt: first) { isEmpty = false }
             return isEmpty ? [] : [(series.names[0], total)]
         }
-        var (steps, last): ([(name: Identifier, total: UserGoal)], Instant) = ([], first)
+        var steps: [(name: Identifier, total: UserGoal)] = []
+        var last = first
         for (step, (goal, name)) in zip(goals, series.names).enumerated() {
             let times =
                 events.lazy.filter { $0.goal == goal }.map(\.happenedAt) + (step < known.count ? known[step] : [])
@@ -146,10 +161,11 @@ enum SeriesRules {
             return counts
         case .ratio(let numerator, let denominator):
             guard !isBefore, definition.isInWindow(event.happenedAt - first) else { return false }
-            let values = (numerator.value(of: event), denominator.value(of: event))
-            if let value = values.0 { total.add(value, isAfter: true) }
-            if let value = values.1 { total.add(value, isAfter: false) }
-            return values.0 != nil || values.1 != nil
+            let upper = numerator.value(of: event)
+            let lower = denominator.value(of: event)
+            if let upper { total.add(upper, isAfter: true) }
+            if let lower { total.add(lower, isAfter: false) }
+            return upper != nil || lower != nil
         case .funnel, .breakdown, .periods: return false
         }
     }
@@ -210,6 +226,8 @@ enum SeriesRules {
 }
 
 extension SeriesDefinition.Term {
+    /// Returns the contribution of an event to the term.
+    ///
     /// - Returns: `nil` for an event of another goal.
     fileprivate func value(of event: UserRecords.GoalValue) -> Double? {
         guard event.goal == goal else { return nil }
@@ -219,11 +237,9 @@ extension SeriesDefinition.Term {
 }
 
 extension UserGoal {
-    /// The time between the first exposure and reaching a step, for the total of a funnel's step.
+    /// The time from the first exposure to the step, if the total is that of a funnel's step.
     fileprivate var time: TimeSpan { .milliseconds(Int64(exactly: afterValue.rounded()) ?? 0) }
 }
-
-// MARK: Merging
 
 extension UserRecords {
     /// Returns the series of an experiment. They must have been read.

@@ -1,12 +1,13 @@
 public import Bucketing
 public import Chronology
 
-/// A series limited to a time after each user's first exposure, computed from stored events.
+/// A series limited to the first days after each user's exposure, for example "revenue in the first 7 days". It is not
+/// tracked: its totals are computed from the stored events when results need them.
 public struct ShortenedSeries: Sendable {
     private let series: TrackedSeries
 
-    /// - Parameter span: the end of the time after the first exposure.
-    /// - Returns: `nil` if no event could count.
+    /// - Parameter span: the time after the first exposure in which events count.
+    /// - Returns: `nil` if no event could count, because the series begins later.
     public init?(_ definition: SeriesDefinition, first span: TimeSpan) {
         var definition = definition
         let end = min(definition.to ?? span, span)
@@ -28,9 +29,10 @@ public struct ShortenedSeries: Sendable {
     /// The time after the first exposure from which events no longer count.
     package var end: TimeSpan { series.definition.to ?? .zero }
 
-    /// Returns a user's contribution to the sums of a variation; for a funnel one for each step.
+    /// Returns a user's contributions to the sums of a variation: one, or for a funnel one for each step.
     ///
-    /// - Parameter totals: the stored totals of the whole series, from which the values before the exposure are taken.
+    /// - Parameter totals: the stored totals of the unlimited series, from which the values before the exposure are
+    ///   taken.
     public func tallies(of participant: Participant, _ events: ParticipantEvents, totals: [UserGoal?]) -> [GoalTally?] {
         let own = events.values[participant.userID] ?? []
         let found = Dictionary(

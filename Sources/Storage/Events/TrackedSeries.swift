@@ -1,97 +1,17 @@
 public import Bucketing
 public import Chronology
-package import JSON
 
-/// A computation over each user's goal events for a metric of an experiment, in addition to the totals of each goal.
+/// A ``SeriesDefinition`` that an experiment uses, with a number that is never reused.
 ///
-/// The totals of a series are stored like those of a goal, under names that no goal can have; see ``SeriesName``.
-public struct SeriesDefinition: Hashable, Sendable {
-    public enum Measure: String, Sendable {
-        case value, count
-    }
-
-    /// Events of a goal, added up.
-    public struct Term: Hashable, Sendable {
-        public var goal: Identifier
-        public var measure: Measure
-        /// The maximum value of one event.
-        public var cap: Double?
-
-        public init(_ goal: Identifier, _ measure: Measure, cap: Double? = nil) {
-            self.goal = goal
-            self.measure = measure
-            self.cap = cap
-        }
-    }
-
-    /// The value before the first exposure that is stored with a sum, to adjust the sum by it (CUPED).
-    public enum Covariate: Hashable, Sendable {
-        /// The same sum over this time before the first exposure.
-        case before(TimeSpan)
-        /// The value that this attribute had at the first exposure, if it was a number.
-        case attribute(Identifier)
-
-        public static let standard = Covariate.before(EventRules.lookBack)
-    }
-
-    public enum Content: Hashable, Sendable {
-        /// The sum of a term since the first exposure, and before it, each at most the cap.
-        case sum(Term, cap: Double?)
-        /// Two sums since the first exposure: the first is kept as ``UserGoal/afterValue``, the second as
-        /// ``UserGoal/beforeValue``.
-        case ratio(Term, Term)
-        /// For each goal the first time at which it was reached, not before the preceding goal. Each step has a name of
-        /// its own.
-        case funnel([Identifier])
-        /// The value of this attribute at the first exposure; see ``BreakdownGroup``.
-        case breakdown(Identifier)
-        /// The ``AllocationPeriod`` under which the user is tallied, as a group whose index is the period's number. It
-        /// determines the probability with which the user got the variation.
-        case periods
-    }
-
-    public var content: Content
-    /// The time after the first exposure from which events count.
-    public var from: TimeSpan
-    /// The time after the first exposure from which events no longer count; `nil` if there is no end.
-    public var to: TimeSpan?
-    /// The covariate of a sum; ignored for other series.
-    public var covariate = Covariate.standard
-
-    public init(
-        _ content: Content, from: TimeSpan = .zero, to: TimeSpan? = nil, covariate: Covariate = .standard
-    ) {
-        self.content = content
-        self.from = from
-        self.to = to
-        self.covariate = covariate
-    }
-
-    /// The time before the first exposure in which events count.
-    var lookBack: TimeSpan {
-        guard case .sum = content, case .before(let span) = covariate else { return .zero }
-        return span
-    }
-
-    /// Whether the series uses events of a goal.
-    func concerns(_ goal: Identifier) -> Bool {
-        switch content {
-        case .sum(let term, _): term.goal == goal
-        case .ratio(let first, let second): first.goal == goal || second.goal == goal
-        case .funnel(let goals): goals.contains(goal)
-        case .breakdown, .periods: false
-        }
-    }
-
-    /// - Parameter offset: the time since the first exposure.
-    func isInWindow(_ offset: TimeSpan) -> Bool { offset >= from && to.map { offset < $0 } ?? true }
-}
-
-/// A series of an experiment, with a number that is never reused.
+/// A new series is being filled: ``SeriesFiller`` computes the totals of users from the events that are already stored,
+/// while the totals of new events are added (``SeriesRules``). Once no metric needs the series, it is dropped, and the
+/// filler deletes its totals.
 public struct TrackedSeries: Sendable, Equatable {
+    /// Databases store the raw value.
     public enum State: Int64, Sendable {
         /// The totals of users who did something before the series was tracked are being computed from stored events.
         case filling
+        /// All users with events have totals.
         case filled
         /// The series is no longer computed, and the users' totals are being deleted.
         case dropped
@@ -104,8 +24,8 @@ public struct TrackedSeries: Sendable, Equatable {
     public var state: State
     /// While the series is being filled or deleted: the number of the last exposure whose user has been processed.
     public var doneTo: Int64
-    /// The totals lack events that were received before this time, because they had been deleted; ``Instant/epoch`` if they lack none.
-    /// For a breakdown or for periods: users who were exposed before this time have no group.
+    /// The totals lack events that were received before this time, because they had been deleted; ``Instant/epoch`` if
+    /// they lack none. For a breakdown or for periods: users who were exposed before this time have no group.
     public var since: Instant
     /// The values of a breakdown that have a group of their own, in the order of the groups; empty for other series.
     public var groupValues: [Identifier] = []
@@ -123,7 +43,7 @@ public struct TrackedSeries: Sendable, Equatable {
         self.since = since
     }
 
-    /// A name that no series has.
+    /// A series name that no series has.
     public static let unknownName: Identifier = "\u{1}0"
 
     var isFunnel: Bool { if case .funnel = definition.content { true } else { false } }
@@ -158,15 +78,16 @@ public struct TrackedSeries: Sendable, Equatable {
 /// removed from the sums even if the series has been dropped.
 struct SeriesName {
     var number: Int64
-    /// The maximum of a user's total.
+    /// The maximum of a user's total; `nil` if there is none.
     var cap: Double?
-    /// The step of a funnel, from 1.
+    /// The step of a funnel, from 1; `nil` for other series.
     var step: Int?
     /// Whether the total is a ``BreakdownGroup``.
     var isGroup = false
     /// Whether the value before the first exposure is that of an attribute, which has no cap.
     var hasAttribute = false
 
+    /// The first byte of the names of all series.
     static let mark: UInt8 = 1
     /// The exclusive end of the names of all series, in the order of names.
     static let end = "\u{2}"
@@ -202,7 +123,7 @@ struct SeriesName {
         isGroup = rest == "b"
     }
 
-    /// Returns the user's contribution to the sums of a variation.
+    /// Returns the user's contribution to the sums of a variation, given the user's total under this name.
     func tally(of total: UserGoal) -> GoalTally {
         var total = total
         if let cap {
@@ -211,7 +132,7 @@ struct SeriesName {
         }
         // The value of a funnel's step is a time, which is not summed.
         if step != nil { total.afterValue = 0 }
-        // Only used for goals.
+        // Only goals have this count.
         total.valuedCount = 0
         return total.tally
     }
@@ -223,75 +144,5 @@ extension UserGoal {
     /// - Parameter goal: the name under which the total is kept.
     package func tally(of goal: Identifier) -> GoalTally {
         SeriesName(goal)?.tally(of: self) ?? tally
-    }
-}
-
-// MARK: As JSON
-
-extension SeriesDefinition {
-    package var json: JSONValue {
-        var object = JSONObject()
-        switch content {
-        case .sum(let term, let cap):
-            object["sum"] = term.json
-            object["cap"] = cap.map { .number($0) }
-        case .ratio(let first, let second): object["ratio"] = [first.json, second.json]
-        case .funnel(let goals): object["funnel"] = .array(goals.map { .string($0.string) })
-        case .breakdown(let attribute): object["breakdown"] = .string(attribute.string)
-        case .periods: object["periods"] = true
-        }
-        object["from"] = .integer(from.milliseconds)
-        object["to"] = to.map { .integer($0.milliseconds) }
-        switch covariate {
-        case .standard: break
-        case .before(let span): object["look_back"] = .integer(span.milliseconds)
-        case .attribute(let attribute): object["attribute"] = .string(attribute.string)
-        }
-        return .object(object)
-    }
-
-    /// - Returns: `nil` for a definition of a newer release.
-    package init?(_ json: JSONValue) {
-        guard let object = json.object else { return nil }
-        if let term = object["sum"].flatMap({ Term($0) }) {
-            content = .sum(term, cap: object["cap"]?.double)
-        } else if let terms = object["ratio"]?.array?.compactMap({ Term($0) }), terms.count == 2 {
-            content = .ratio(terms[0], terms[1])
-        } else if let goals = object["funnel"]?.array?.compactMap(\.string), !goals.isEmpty {
-            content = .funnel(goals.map { Identifier($0) })
-        } else if let attribute = object["breakdown"]?.string {
-            content = .breakdown(Identifier(attribute))
-        } else if object["periods"] == true {
-            content = .periods
-        } else {
-            return nil
-        }
-        func span(_ name: String) -> TimeSpan? {
-            object[name]?.double.flatMap { Int64(exactly: $0) }.map { .milliseconds($0) }
-        }
-        from = span("from") ?? .zero
-        to = span("to")
-        if let attribute = object["attribute"]?.string {
-            covariate = .attribute(Identifier(attribute))
-        } else if let span = span("look_back") {
-            covariate = .before(span)
-        }
-    }
-}
-
-extension SeriesDefinition.Term {
-    fileprivate var json: JSONValue {
-        var object = JSONObject()
-        object["goal"] = .string(goal.string)
-        object["by"] = .string(measure.rawValue)
-        object["cap"] = cap.map { .number($0) }
-        return .object(object)
-    }
-
-    fileprivate init?(_ json: JSONValue) {
-        guard let goal = json.object?["goal"]?.string,
-            let measure = json.object?["by"]?.string.flatMap({ SeriesDefinition.Measure(rawValue: $0) })
-        else { return nil }
-        self.init(Identifier(goal), measure, cap: json.object?["cap"]?.double)
     }
 }

@@ -27,8 +27,9 @@ public struct VariationTally: Sendable, Equatable {
     }
 }
 
-/// Counts and sums over the counted users of a variation. y is a user's value since the first exposure, x the value
-/// before it.
+/// Counts and sums over the counted users of a variation, from which means, variances and covariances are computed. In
+/// the sums, y is a user's value since the first exposure, x the value before it, yy the square of y, and xy the
+/// product.
 public struct GoalTally: Sendable, Equatable {
     /// The number of events since the first exposure.
     public var events = 0
@@ -82,7 +83,7 @@ public struct GoalTally: Sendable, Equatable {
 }
 
 extension StoredExposure {
-    /// Counts users with these ``StoredExposure/flags``, as counted or as excluded for a reason.
+    /// Returns the counts for a number of users with these ``StoredExposure/flags``: counted, or excluded for a reason.
     static func users(flags: Int64, _ number: Int = 1) -> UserCounts {
         if flags & Int64(chosen) != 0 { return UserCounts(chosen: number) }
         if flags & Int64(multipleVariations) != 0 { return UserCounts(multipleVariations: number) }
@@ -95,11 +96,13 @@ extension StoredExposure {
 /// Users are tallied by variation, allocation period and day of enrollment; totals of goals by variation and day.
 /// Results are sums of these rows, so a removed user is subtracted exactly where the user was added.
 public struct TallyChanges: Sendable {
+    /// The key of a row of user counts.
     public struct Users: Hashable, Sendable {
         public var experimentID: Identifier
         public var cohort: Cohort
     }
 
+    /// The key of a row of sums.
     public struct Goal: Hashable, Sendable {
         public var experimentID: Identifier
         public var goal: Identifier
@@ -108,16 +111,16 @@ public struct TallyChanges: Sendable {
         public var day: Int64
     }
 
-    /// What to add to the user counts.
+    /// The numbers to add to the user counts.
     public private(set) var users: [Users: UserCounts] = [:]
-    /// What to add to the sums of goals.
+    /// The numbers to add to the sums of goals and series.
     public private(set) var goals: [Goal: GoalTally] = [:]
 
     public init() {}
 
     public var isEmpty: Bool { users.isEmpty && goals.isEmpty }
 
-    /// Adds users like this one; a negative number removes them.
+    /// Adds a number of users with this exposure; a negative number removes them.
     mutating func add(_ number: Int, _ stored: StoredExposure) {
         let exposure = stored.exposure
         let cohort = Cohort(
@@ -148,11 +151,11 @@ public struct TallyChanges: Sendable {
     }
 }
 
-/// A sum kept as two numbers, about 106 bits: adding a value and subtracting it later leaves no residue, and variances
-/// can be computed from sums of squares.
+/// A sum kept as two numbers, with a precision of about 106 bits. A value that is added and later subtracted leaves no
+/// residue, and variances can be computed from sums of squares without cancellation.
 ///
-/// Knuth, The Art of Computer Programming, volume 2, 4.2.2 (the exact error of a sum); Dekker, A floating-point
-/// technique for extending the available precision, 1971.
+/// Sources: Knuth, The Art of Computer Programming, volume 2, 4.2.2 (the exact error of a sum); Dekker, A
+/// floating-point technique for extending the available precision, 1971.
 public struct CompensatedSum: Sendable, Equatable {
     /// The sum, rounded to one number.
     public private(set) var value: Double
@@ -172,6 +175,7 @@ public struct CompensatedSum: Sendable, Equatable {
         rest = (-value).addingProduct(left, right)
     }
 
+    /// The exact sum of two numbers.
     private init(exactly left: Double, plus right: Double) {
         value = left + right
         let rounded = value - left

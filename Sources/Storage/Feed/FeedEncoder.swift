@@ -1,7 +1,7 @@
 package import Bucketing
 import JSON
 
-/// Encodes the writes of rules as entries of the feed, for all stores.
+/// Encodes the writes of a transaction as entries of the feed, for all stores. ``FeedEntry`` describes the format.
 package struct FeedEncoder: Sendable {
     private var encoder: ProfileRecordEncoder
 
@@ -13,8 +13,8 @@ package struct FeedEncoder: Sendable {
     package var bytes: [UInt8] { encoder.bytes }
     package var isEmpty: Bool { encoder.bytes.isEmpty }
 
-    /// Appends the entry of a write. The feed does not have totals, allocation periods, variations forced for a test,
-    /// sticky documents and the audit log.
+    /// Appends the entry of a write. Writes of totals, allocation periods, forced variations, sticky documents and the
+    /// audit log have no entry, because readers of the feed do not need them.
     package mutating func append(_ write: UserRecords.Write, of userID: Identifier) {
         switch write {
         case .putProfile(let record, let stored): append(record, replacing: stored, of: userID)
@@ -24,9 +24,9 @@ package struct FeedEncoder: Sendable {
             append(.attributes, of: userID) { for number in changed { $0.append(number: UInt64(number)) } }
         case .takeOver(let other): append(.merge, of: userID) { $0.append(text: other.string) }
         case .noteRemoval(nil): append(.erasure, of: userID) { _ in }
-        // A merge has its entry with the account.
+        // `takeOver` has already appended the entry of the merge, to the account.
         case .noteRemoval: break
-        // Part of an erasure or a merge, which has its own entry.
+        // Parts of an erasure or a merge, which has its own entry.
         case .deleteProfile, .eraseOtherRecords: break
         case .expectNewestDatafile, .putForcedVariation, .deleteForcedVariation, .putTotal, .deleteTotals, .putPeriod,
             .putSeries, .eraseStickyDocuments, .recordAudit:
@@ -34,6 +34,7 @@ package struct FeedEncoder: Sendable {
         }
     }
 
+    /// Appends an entry whose content a closure encodes.
     private mutating func append(
         _ kind: FeedEntry.Kind, of userID: Identifier, _ content: (inout ProfileRecordEncoder) -> Void
     ) {
@@ -42,24 +43,28 @@ package struct FeedEncoder: Sendable {
         encoder.endCounted(place)
     }
 
-    /// - Returns: the position of the length of the content, which follows.
+    /// Begins an entry; the caller appends the content and then calls ``ProfileRecordEncoder/endCounted(_:)``.
+    ///
+    /// - Returns: the position of the length of the content.
     private mutating func begin(_ kind: FeedEntry.Kind, of userID: Identifier) -> Int {
         encoder.append(byte: kind.rawValue)
         encoder.append(text: userID.string)
         return encoder.beginCounted()
     }
 
-    /// Appends the assignments of a profile that differ from those before, as they are encoded in the profiles.
+    /// Appends the entry of a changed profile: the experiments whose assignment was removed, and the assignments that
+    /// are new or changed, as they are encoded in the profile.
     package mutating func append(_ record: ProfileRecord, replacing stored: ProfileRecord?, of userID: Identifier) {
         // Called for each save, so it avoids a closure, which would retain the records.
         let place = begin(.assignments, of: userID)
         defer { encoder.endCounted(place) }
         let start = encoder.bytes.count
-        // The number of removed assignments, which is mostly 0.
+        // Assumes that no assignment was removed, which is the usual case.
         encoder.append(number: 0)
         guard let stored else { return encoder.append(contentsOf: record.bytes[record.entriesOffset...]) }
         let removed = record.appendDifference(from: stored, to: &encoder)
         guard !removed.isEmpty else { return }
+        // Some were removed after all. They come first, so the entry is encoded again.
         encoder.truncate(to: start)
         encoder.append(number: UInt64(removed.count))
         for experimentID in removed {
@@ -100,19 +105,20 @@ package struct FeedEncoder: Sendable {
 
     // MARK: Erased users
 
-    /// Appends an entry of a row as it is.
+    /// Copies an entry of another row unchanged.
     mutating func append(copying entry: FeedDecoder.Entry, of row: [UInt8]) {
         encoder.append(contentsOf: row[entry.range])
     }
 
-    /// Appends an entry in place of an erased one.
+    /// Appends an entry in place of the entry of an erased user. It has the same number of lines, so that the positions
+    /// of later lines do not change.
     mutating func append(erased lines: Int) {
         append(.erased, of: "") { $0.append(number: UInt64(lines)) }
     }
 }
 
 extension ProfileRecord {
-    /// Compares the encoded entries of two records, both of which are in the order of experiment ids.
+    /// Compares the encoded entries of two records in one pass over both; both are in the order of experiment ids.
     ///
     /// - Parameter encoder: gets each of this record's entries that `former` lacks.
     /// - Returns: the ranges of the experiment ids in `former` that this record lacks.
@@ -154,8 +160,8 @@ extension ProfileRecord {
     }
 }
 
-/// The position of an entry in the bytes of a record. The bytes were validated when the record was made; nothing else
-/// is decoded.
+/// The position of an entry in the bytes of a ``ProfileRecord``. Only the experiment id and the length are decoded; the
+/// bytes are trusted, because they were validated when the record was made.
 private struct EncodedEntry {
     let start: Int
     private(set) var experimentID = 0..<0
@@ -163,14 +169,15 @@ private struct EncodedEntry {
 
     /// - Parameter start: the position of the entry; the end of the bytes if there are no more entries.
     init(in bytes: UnsafeRawBufferPointer, at start: Int) {
-        (self.start, end) = (start, start)
+        self.start = start
+        end = start
         guard start < bytes.count else { return }
         let flags = bytes[start]
         end = start + 1
         experimentID = text(bytes)
-        _ = text(bytes)
-        skipNumber(bytes)
-        skipNumber(bytes)
+        _ = text(bytes)  // The variation id.
+        skipNumber(bytes)  // The time of the assignment.
+        skipNumber(bytes)  // The time of the last save.
         if flags & ProfileRecord.expiresFlag != 0 { skipNumber(bytes) }
         if flags & ProfileRecord.layerFlag != 0 { _ = text(bytes) }
     }
@@ -180,8 +187,12 @@ private struct EncodedEntry {
     func whole(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer { .init(rebasing: bytes[start..<end]) }
     func id(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer { .init(rebasing: bytes[experimentID]) }
 
+    /// Advances ``end`` over a text with its length.
+    ///
+    /// - Returns: the range of the text.
     private mutating func text(_ bytes: UnsafeRawBufferPointer) -> Range<Int> {
-        var (length, shift) = (0, 0)
+        var length = 0
+        var shift = 0
         while true {
             let byte = bytes[end]
             end += 1

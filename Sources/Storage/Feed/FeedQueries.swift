@@ -1,6 +1,6 @@
 import Bucketing
 
-/// A page of the feed.
+/// A page of the feed: consecutive rows, and what is known about the feed around them.
 public struct FeedPage: Sendable {
     /// See ``FeedState/epoch``; 0 if there is no feed.
     public var epoch: Int64
@@ -57,10 +57,11 @@ extension StoreQuery<FeedPage> {
 
     private static func state(_ page: inout FeedPage, _ row: any Row) {
         let state = FeedState(row)
-        (page.epoch, page.start) = (state.epoch, state.deletedTo + 1)
+        page.epoch = state.epoch
+        page.start = state.deletedTo + 1
     }
 
-    /// Reads rows of SQLite, which commits one transaction after the other, in the order of numbers.
+    /// Reads rows of SQLite. It commits one transaction after the other, so no row can appear before one that exists.
     private static func rows(from number: Int64, _ limit: Int, _ context: ReadingContext) -> Reading<FeedPage> {
         var page = FeedPage(epoch: 0, start: 1, end: 0, rows: [])
         var areRemoved = false
@@ -77,13 +78,19 @@ extension StoreQuery<FeedPage> {
         ]) { () throws(StorageError) in try finish(page, limit, areRemoved: areRemoved, context) }
     }
 
-    /// Reads rows of PostgreSQL. Its transactions overlap, so one with a lower number may commit later.
+    /// Reads rows of PostgreSQL. Its transactions overlap, so one with a lower number may commit later. A page must end
+    /// before the first row that an open transaction may still add. It is read in these steps:
     ///
-    /// A transaction has its id before it draws a number, because it has written before. All transactions that have
-    /// drawn a number up to `last` therefore have lower ids than an id that is assigned after `last` was read. When the
-    /// xmin of a snapshot has reached that id, these transactions have ended, and the snapshot sees every row up to
-    /// `last` that will ever exist. The xmax of a snapshot is not sufficient: it is the lowest id that has not ended,
-    /// not the next one to be assigned.
+    /// 1. ``settledRows(from:_:_:)`` reads `last`, the last number that any transaction has drawn. 2.
+    /// ``rows(from:to:_:_:)`` lets the database assign a new transaction id. 3. ``rows(from:to:after:_:attempts:_:)``
+    /// waits until all transactions with lower ids have ended, and reads the rows
+    ///    up to `last`.
+    ///
+    /// Why this is sufficient: a transaction has its id before it draws a number, because it has written before. All
+    /// transactions that have drawn a number up to `last` therefore have lower ids than the new one. When the xmin of a
+    /// snapshot has reached the new id, these transactions have ended, and the snapshot sees every row up to `last`
+    /// that will ever exist. The xmax of a snapshot is not sufficient: it is the lowest id that has not ended, not the
+    /// next one to be assigned.
     ///
     /// The rows of users are locked before the number is drawn, so that two transactions about one user have numbers in
     /// the order of their commits.
@@ -95,10 +102,12 @@ extension StoreQuery<FeedPage> {
         ]) {
             // There are no rows from this number on, not even of open transactions.
             guard page.end >= number || limit == 0 else { return .value(page) }
-            return .more(assigning(from: number, to: page.end, limit, context))
+            return .more(rows(from: number, to: page.end, limit, context))
         }
     }
 
+    /// Reads rows of PostgreSQL up to a number of which an earlier page has shown that all transactions have ended. If
+    /// these rows do not fill the page, it reads as ``settledRows(from:_:_:)`` does.
     private static func rows(
         from number: Int64, settledTo settled: Int64, _ limit: Int, _ context: ReadingContext
     ) -> Reading<FeedPage> {
@@ -120,7 +129,8 @@ extension StoreQuery<FeedPage> {
         }
     }
 
-    private static func assigning(
+    /// Reads the rows up to `last`, after waiting for the transactions that have drawn a number up to it.
+    private static func rows(
         from number: Int64, to last: Int64, _ limit: Int, _ context: ReadingContext
     ) -> Reading<FeedPage> {
         var transaction = ""
@@ -133,6 +143,8 @@ extension StoreQuery<FeedPage> {
     /// The maximum number of checks whether open transactions have ended, 2 ms apart.
     private static let settlingAttempts = 500
 
+    /// Reads the rows up to `last` once the transactions with ids below `transaction` have ended. Otherwise it pauses
+    /// and tries again; after the last attempt the page is empty and not settled.
     private static func rows(
         from number: Int64, to last: Int64, after transaction: String, _ limit: Int, attempts: Int,
         _ context: ReadingContext
@@ -171,6 +183,7 @@ extension StoreQuery<FeedPage> {
         }
     }
 
+    /// The step that reads whether any erasures or merges concern rows from this number on.
     private static func removalsExist(
         from number: Int64, _ take: @escaping (Bool) -> Void
     ) -> Reading<FeedPage>.Step {
@@ -181,6 +194,8 @@ extension StoreQuery<FeedPage> {
         )
     }
 
+    /// Finishes a page. If erasures or merges concern its rows, these are read again without the entries of erased
+    /// users.
     private static func finish(
         _ page: FeedPage, _ limit: Int, areRemoved: Bool, _ context: ReadingContext
     ) throws(StorageError) -> Reading<FeedPage>.Outcome {
@@ -198,8 +213,8 @@ extension StoreQuery<FeedPage> {
             }
         let query = SQLQuery(
             "feed_removals_of", "SELECT \(FeedRemoval.columns) FROM feed_removals WHERE \(condition)", .text(list))
-        // Reads the rows again in one snapshot with the removals, which are deleted once the rows have been
-        // overwritten.
+        // The rows are read again, because they and the removals must come from one snapshot: a removal is deleted once
+        // the rows have been overwritten.
         let again = SQLQuery(
             "feed_rows_again", "SELECT \(columns) FROM feed WHERE number >= $1 AND number <= $2 ORDER BY number",
             .integer(page.rows[0].number), .integer(page.rows[page.rows.count - 1].number))
@@ -225,71 +240,5 @@ extension StoreQuery<FeedPage> {
 extension FeedRow {
     package init(_ row: any Row) {
         self.init(number: row.integer(0), recordedAt: row.instant(1), entries: row.bytes(2))
-    }
-}
-
-// MARK: Overwriting what was erased
-
-extension FeedRemoval {
-    /// Selects the greatest number of an erasure, up to which rows must be overwritten; no row if there is none.
-    package static let newestErasure = SQLQuery(
-        "feed_newest_erasure",
-        "SELECT max(number) FROM feed_removals WHERE account_hash IS NULL HAVING max(number) IS NOT NULL")
-
-    /// Deletes all erasures once the rows before them have been overwritten, unless there is a newer one: its erasure
-    /// may include users who were merged earlier, so their rows must be overwritten again.
-    package static func forgetErasures(to newest: Int64) -> SQLQuery {
-        SQLQuery(
-            "feed_forget_erasures",
-            """
-            DELETE FROM feed_removals WHERE account_hash IS NULL
-                AND (SELECT max(number) FROM feed_removals WHERE account_hash IS NULL) = $1
-            """, .integer(newest))
-    }
-}
-
-/// A pass that overwrites the entries of erased users in the feed, row by row, oldest first. It starts again after a
-/// restart. A complete pass deletes the erasures that were known at its beginning.
-package struct FeedScrubbing: Sendable {
-    /// The number of rows that are read at once.
-    package static let rows = 64
-    /// The newest erasure that this pass covers, and the number of the next row.
-    package let newestErasure: Int64
-    package private(set) var next: Int64 = 0
-
-    package init(newestErasure: Int64) {
-        self.newestErasure = newestErasure
-    }
-
-    /// Whether the pass has reached its end.
-    package var isComplete: Bool { next > newestErasure }
-
-    /// Reads the next rows in their stored form.
-    package var query: SQLQuery {
-        SQLQuery(
-            "feed_scrubbed_rows",
-            """
-            SELECT number, recorded_at, entries FROM feed WHERE number >= $1 AND number <= $2
-            ORDER BY number LIMIT $3
-            """, .integer(next), .integer(newestErasure), .integer(Self.rows))
-    }
-
-    package static let removals = SQLQuery("feed_removals", "SELECT \(FeedRemoval.columns) FROM feed_removals")
-
-    /// Processes the rows that were read, and advances.
-    ///
-    /// - Returns: the statements that overwrite rows, and at the end delete the erasures.
-    package mutating func take(
-        _ rows: [FeedRow], _ removals: [FeedRemoval]
-    ) -> [SQLQuery] {
-        next = rows.count < Self.rows ? newestErasure + 1 : (rows.last?.number ?? newestErasure) + 1
-        let updates: [SQLQuery] = rows.compactMap { row in
-            // A damaged row is left to readers, which report it.
-            guard let scrubbed = try? row.scrubbed(by: removals), scrubbed.entries != row.entries else { return nil }
-            return SQLQuery(
-                "feed_scrub", "UPDATE feed SET entries = $2 WHERE number = $1", .integer(row.number),
-                .bytes(scrubbed.entries))
-        }
-        return isComplete ? updates + [FeedRemoval.forgetErasures(to: newestErasure)] : updates
     }
 }

@@ -1,7 +1,7 @@
 package import Bucketing
 
-/// A record that a user was erased, or merged into another. It determines what happens to the entries that the feed
-/// already had of the user.
+/// A record that a user was erased, or merged into another. It determines what happens to the entries of the user that
+/// the feed had before.
 ///
 /// An erasure removes all entries of the user from the feed, including those under ids that were merged into the user.
 /// Readers no longer get them, and a sweep overwrites them. The entries of the erasure and of merges stay until
@@ -27,12 +27,12 @@ package struct FeedRemoval: Sendable {
             userHash: row.integer(0), number: row.integer(1), accountHash: row.isNull(2) ? nil : row.integer(2))
     }
 
-    /// What a write removes.
+    /// The removal that a write of a rule causes.
     package enum Cause: Sendable {
         case erasure(user: Int64)
         case merge(user: Int64, account: Int64)
 
-        /// - Returns: `nil` for any other write.
+        /// - Returns: `nil` for a write that removes nobody.
         package init?(_ write: UserRecords.Write, of userID: Identifier) {
             switch write {
             case .noteRemoval(nil): self = .erasure(user: ErasureRules.hash(userID))
@@ -85,22 +85,26 @@ extension FeedRow {
         for removal in removals where removal.number >= number { byUser[removal.userHash, default: []].append(removal) }
         guard !byUser.isEmpty else { return self }
         // In the row of an erasure or merge itself, only the entries before it are removed.
-        var removedBefore: [Identifier: Int] = [:]
+        var removedAt: [Identifier: Int] = [:]
         try forEachEntry { entry, decoder throws(ProfileRecordDamage) in
-            if entry.kind == .erasure { removedBefore[entry.userID] = entry.range.lowerBound }
-            if let other = try decoder.mergedUser(entry) { removedBefore[other] = entry.range.lowerBound }
+            if entry.kind == .erasure { removedAt[entry.userID] = entry.range.lowerBound }
+            if let other = try decoder.mergedUser(entry) { removedAt[other] = entry.range.lowerBound }
+        }
+        /// Returns the first removal of the user after an entry. Only the first counts, because an id may be used again
+        /// after a merge.
+        func firstRemoval(after entry: FeedDecoder.Entry) -> FeedRemoval? {
+            guard entry.kind.isErasable else { return nil }
+            let position = entry.range.lowerBound
+            return byUser[ErasureRules.hash(entry.userID)]?
+                .filter { $0.number > number || (removedAt[entry.userID] ?? -1) > position }
+                .min { $0.number < $1.number }
         }
         var output = FeedEncoder()
         var hasChanged = false
         try forEachEntry { entry, decoder throws(ProfileRecordDamage) in
-            // The first removal after the entry counts, because an id may be used again after a merge.
-            let next =
-                !entry.kind.isErasable
-                ? nil
-                : byUser[ErasureRules.hash(entry.userID)]?
-                    .filter { $0.number > number || (removedBefore[entry.userID] ?? -1) > entry.range.lowerBound }
-                    .min { $0.number < $1.number }
-            guard let next, next.accountHash == nil else { return output.append(copying: entry, of: entries) }
+            guard let removal = firstRemoval(after: entry), removal.accountHash == nil else {
+                return output.append(copying: entry, of: entries)
+            }
             output.append(erased: try decoder.lineCount(entry))
             hasChanged = true
         }
@@ -109,6 +113,8 @@ extension FeedRow {
 }
 
 extension FeedEntry.Kind {
+    /// Whether an erasure of the user removes entries of this kind. Merges and erasures stay, because readers need
+    /// them.
     fileprivate var isErasable: Bool {
         switch self {
         case .assignments, .exposure, .goal, .attributes: true

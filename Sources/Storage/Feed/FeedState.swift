@@ -1,8 +1,8 @@
 public import Chronology
 
-/// Whether changes of users are kept for readers of the feed.
+/// Whether the store keeps a feed, and for how long; see ``FeedEntry``.
 public enum FeedMode: Sendable, Equatable {
-    /// The mode that the servers of the database have set, for commands that run besides them.
+    /// The mode that the servers of the database have set. For commands that run at the same time as a server.
     case asStored
     /// There is no feed, and changes have no additional cost.
     case off
@@ -12,7 +12,7 @@ public enum FeedMode: Sendable, Equatable {
     public static let standard = FeedMode.kept(for: .days(7), bytes: 1 << 30)
 }
 
-/// The state of the feed as a whole.
+/// The state of the feed as a whole: the only row of the table `feed_state`.
 package struct FeedState: Sendable, Equatable {
     /// Identifies the feed. Numbers are only valid within one epoch: another database, or a restored one, has another
     /// epoch. 0 if there is no feed.
@@ -28,8 +28,11 @@ package struct FeedState: Sendable, Equatable {
 
     /// - Parameter row: a row of the table `feed_state`.
     package init(_ row: any Row) {
-        (epoch, deletedTo, countedTo) = (row.integer(0), row.integer(1), row.integer(2))
-        (rows, bytes) = (row.bounded(3), row.bounded(4))
+        epoch = row.integer(0)
+        deletedTo = row.integer(1)
+        countedTo = row.integer(2)
+        rows = row.bounded(3)
+        bytes = row.bounded(4)
     }
 
     package static let columns = "epoch, deleted_to, counted_to, row_count, byte_count"
@@ -59,7 +62,8 @@ package struct FeedState: Sendable, Equatable {
     ///
     /// - Parameters:
     ///   - former: the expected current epoch. If it is another one, nothing changes.
-    ///   - presented: an epoch to add to those that are known not to be current.
+    ///   - presented: another epoch that is known not to be current; 0 for none. Like `former`, it is added to the list
+    ///     of former epochs.
     package static func setEpoch(
         _ epoch: Int64, replacing former: Int64, presented: Int64 = 0, _ dialect: SQLDialect
     ) -> SQLQuery {
@@ -95,7 +99,7 @@ package struct FeedState: Sendable, Equatable {
 
     // MARK: Retention
 
-    /// Reads the number of rows and bytes after ``countedTo``, up to a number.
+    /// Reads the number and size of the rows after ``countedTo``, up to a number; see ``count(to:_:)``.
     package func countNew(to number: Int64) -> SQLQuery {
         SQLQuery(
             "feed_count",
@@ -103,6 +107,7 @@ package struct FeedState: Sendable, Equatable {
             .integer(countedTo), .integer(number))
     }
 
+    /// Adds the result of ``countNew(to:)`` to the counts.
     package mutating func count(to number: Int64, _ row: any Row) {
         guard number > countedTo else { return }
         countedTo = number
@@ -110,7 +115,7 @@ package struct FeedState: Sendable, Equatable {
         bytes += row.bounded(1)
     }
 
-    /// Reads time and size of the oldest rows, by which retention decides.
+    /// Reads the time and size of the oldest rows, for ``deleteOldest(of:_:at:)``.
     package static func oldest(to number: Int64, limit: Int) -> SQLQuery {
         SQLQuery(
             "feed_oldest",
@@ -119,13 +124,16 @@ package struct FeedState: Sendable, Equatable {
             """, .integer(number), .integer(limit))
     }
 
+    /// The time and size of a row.
     package struct Size {
         let number: Int64
         let recordedAt: Instant
         let bytes: Int64
 
         package init(_ row: any Row) {
-            (number, recordedAt, bytes) = (row.integer(0), row.instant(1), row.bounded(2))
+            number = row.integer(0)
+            recordedAt = row.instant(1)
+            bytes = row.bounded(2)
         }
     }
 

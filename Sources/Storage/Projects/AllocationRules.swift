@@ -3,13 +3,17 @@ import Chronology
 
 /// The rules of allocation periods, which determine the allocation under which a user got a variation.
 ///
-/// A period begins with the datafile that changes the allocation, even if nobody is exposed under it. If the profile
-/// has the assignment, an exposure belongs to the period in which the user was assigned: users keep their variation, so
-/// a user enrolled under an earlier allocation may be exposed under a later one. Otherwise the exposure belongs to the
-/// period of the datafile by which it was decided; if it happened before this datafile, to the period of its time.
-/// Imported exposures have a period of their own, with the shares of the import.
+/// A period begins with the datafile that changes the allocation, even if nobody is exposed in it. An exposure belongs
+/// to the first of these periods that applies:
+///
+/// - **Imported exposures** have a period of their own, with the shares of the import.
+/// - **The profile has the assignment**: the period in which the user was assigned. Users keep their variation, so a
+///   user enrolled under an earlier allocation may be exposed under a later one.
+/// - **The exposure happened before the datafile by which it was decided**: the period at the time of the exposure.
+/// - **Otherwise** the period of the datafile by which it was decided.
 public enum AllocationRules {
-    /// Returns the allocation of each experiment in a datafile, without the targeted rollouts.
+    /// Returns the allocation of each experiment in a datafile. Targeted rollouts are left out, because their
+    /// variations are not stored.
     ///
     /// - Parameter former: a datafile whose allocations are stored. If it is given, only allocations that differ from
     ///   it are returned.
@@ -59,7 +63,7 @@ public enum AllocationRules {
         exposure.active == nil ? [] : [.periods(experimentID: exposure.experimentID), .profile]
     }
 
-    /// Returns the number of the exposure's period, and stores the period if it is new.
+    /// Returns the number of the period to which an exposure belongs, and stores the period if it is not yet stored.
     static func period(of exposure: Exposure, in records: inout UserRecords) -> Int64 {
         guard let active = exposure.active else { return AllocationPeriod.unknown }
         let decided = period(of: active, experimentID: exposure.experimentID, in: &records)
@@ -79,8 +83,10 @@ public enum AllocationRules {
         return period?.number ?? decided.number
     }
 
-    /// Returns the period of a datafile. A server of an earlier release may have stored the datafile without its
-    /// period. The period is then stored with the exposure, unless the project had the same allocation before.
+    /// Returns the stored period of the datafile by which an exposure was decided.
+    ///
+    /// A server of an earlier release may have stored the datafile without its period. The period is then stored now,
+    /// unless the project had the same allocation before.
     private static func period(
         of active: AllocationPeriod, experimentID: Identifier, in records: inout UserRecords
     ) -> AllocationPeriod {

@@ -2,8 +2,11 @@ public import Bucketing
 public import Chronology
 public import JSON
 
-/// The totals of an experiment for one goal at its conclusion. They are kept permanently: events and erasures after the
-/// conclusion change the tallies, but not these totals, which do not name users.
+/// The totals of an experiment for one goal at its conclusion. They are kept permanently: later events and erasures
+/// change the tallies, but not these totals, which do not name users.
+///
+/// The transaction that concludes the experiment takes a ``TallySnapshot`` and stores it as ``FrozenRow``s: one for
+/// each goal, and one with the values that all goals share.
 public struct FrozenResults: Sendable {
     public var frozenAt: Instant
     /// The experiment as its datafile defined it.
@@ -11,10 +14,10 @@ public struct FrozenResults: Sendable {
     public var tally: ExperimentTally
 }
 
-/// A request to store the totals that an experiment has at the commit.
+/// A request to freeze the totals that an experiment has at the commit.
 public struct ResultsFreeze: Sendable {
     public var experimentID: Identifier
-    /// Identifies these totals among those of several conclusions of the experiment.
+    /// The time of the conclusion. It identifies the totals, because an experiment may be concluded several times.
     public var frozenAt: Instant
     /// The experiment as its datafile defines it, without anything about users.
     public var definition: JSONValue
@@ -26,8 +29,9 @@ public struct ResultsFreeze: Sendable {
     }
 }
 
-/// All tallies of an experiment, for all goals.
+/// All tallies of an experiment, for all goals, from one snapshot.
 package struct TallySnapshot: Sendable {
+    /// The key of a goal's sums.
     package struct GoalDay: Hashable, Sendable {
         var variationID: Identifier
         var day: Int64
@@ -41,11 +45,6 @@ package struct TallySnapshot: Sendable {
 
     package mutating func add(_ period: AllocationPeriod) { periods.append(period) }
 
-    /// Whether any user was exposed, including excluded users.
-    var hasUsers: Bool {
-        users.values.contains { $0.counted != 0 || $0.multipleVariations != 0 || $0.chosen != 0 }
-    }
-
     package mutating func add(_ counts: UserCounts, _ cohort: Cohort) {
         users[cohort, default: UserCounts()] += counts
     }
@@ -54,6 +53,11 @@ package struct TallySnapshot: Sendable {
         let key = GoalDay(variationID: variationID, day: day)
         let former = goals[goal]?[key]
         goals[goal, default: [:]][key] = former.map { $0 + tally } ?? tally
+    }
+
+    /// Whether any user was exposed, including excluded users.
+    var hasUsers: Bool {
+        users.values.contains { $0.counted != 0 || $0.multipleVariations != 0 || $0.chosen != 0 }
     }
 
     /// Returns the rows to store: one with the values that all goals share, and one for each goal.
@@ -118,21 +122,8 @@ extension FrozenResults {
         for row in rows where row.goal != FrozenRow.common {
             goals += try row.tallies()
         }
+        let users = try common.users()
         let object = common.json?.object
-        var users: [(cohort: Cohort, counts: UserCounts)] = []
-        for element in try common.list(object?["users"]?.array) {
-            let numbers = element.dropFirst().compactMap(\.integer)
-            guard let id = element.first?.string, (5...6).contains(numbers.count) else { throw common.damage }
-            users.append(
-                (
-                    Cohort(variationID: Identifier(id), period: numbers[0], day: numbers[1]),
-                    UserCounts(
-                        counted: Int(clamping: numbers[2]), multipleVariations: Int(clamping: numbers[3]),
-                        chosen: Int(clamping: numbers[4]),
-                        // Rows of earlier releases do not have this number.
-                        notRunning: numbers.count > 5 ? Int(clamping: numbers[5]) : 0)
-                ))
-        }
         let periods = object?["periods"]?.array?.compactMap(AllocationPeriod.init(json:))
         guard let definition = object?["experiment"], let periods else { throw common.damage }
         self.init(
@@ -142,7 +133,24 @@ extension FrozenResults {
 }
 
 extension FrozenRow {
-    /// The tallies of the goal.
+    /// Decodes the user counts of the common row.
+    fileprivate func users() throws(StorageError) -> [(cohort: Cohort, counts: UserCounts)] {
+        var users: [(cohort: Cohort, counts: UserCounts)] = []
+        for element in try list(json?.object?["users"]?.array) {
+            let numbers = element.dropFirst().compactMap(\.integer)
+            guard let id = element.first?.string, (5...6).contains(numbers.count) else { throw damage }
+            let cohort = Cohort(variationID: Identifier(id), period: numbers[0], day: numbers[1])
+            let counts = UserCounts(
+                counted: Int(clamping: numbers[2]), multipleVariations: Int(clamping: numbers[3]),
+                chosen: Int(clamping: numbers[4]),
+                // Rows of earlier releases do not have this number.
+                notRunning: numbers.count > 5 ? Int(clamping: numbers[5]) : 0)
+            users.append((cohort, counts))
+        }
+        return users
+    }
+
+    /// Decodes the tallies of the row of a goal.
     ///
     /// - Throws: ``StorageError/damaged(reason:)``
     package func tallies() throws(StorageError) -> [(variationID: Identifier, day: Int64, tally: GoalTally)] {
@@ -156,6 +164,7 @@ extension FrozenRow {
         return tallies
     }
 
+    /// Returns the elements of an array of arrays.
     fileprivate func list(_ value: [JSONValue]?) throws(StorageError) -> [[JSONValue]] {
         guard let value else { throw damage }
         return value.map { $0.array ?? [] }
@@ -185,21 +194,28 @@ extension AllocationPeriod {
 }
 
 extension GoalTally {
+    /// 4 counts, 5 sums, each with its rest, and the number of events with a value.
     fileprivate var numbers: [JSONValue] {
         [JSONValue(events), JSONValue(converted), JSONValue(convertedBefore), JSONValue(convertedBoth)]
             + [y, yy, x, xx, xy].flatMap { [.number($0.value), .number($0.rest)] } + [JSONValue(valued)]
     }
 
-    /// - Parameter numbers: 4 counts, 5 sums, each with its rest, and the number of events with a value, which rows of
-    ///   earlier releases do not have.
+    /// Decodes ``numbers``. The last one may be missing, because earlier releases did not store it.
     fileprivate init?(_ numbers: ArraySlice<JSONValue>) {
         let counts = numbers.prefix(4).compactMap(\.integer).map { Int(clamping: $0) }
         let sums = numbers.dropFirst(4).prefix(10).compactMap(\.double)
         guard counts.count == 4, sums.count == 10 else { return nil }
         self.init()
-        (events, converted, convertedBefore, convertedBoth) = (counts[0], counts[1], counts[2], counts[3])
+        events = counts[0]
+        converted = counts[1]
+        convertedBefore = counts[2]
+        convertedBoth = counts[3]
         func sum(_ index: Int) -> CompensatedSum { CompensatedSum(sums[index], rest: sums[index + 1]) }
-        (y, yy, x, xx, xy) = (sum(0), sum(2), sum(4), sum(6), sum(8))
+        y = sum(0)
+        yy = sum(2)
+        x = sum(4)
+        xx = sum(6)
+        xy = sum(8)
         valued = numbers.dropFirst(14).first?.integer.map { Int(clamping: $0) } ?? 0
     }
 }

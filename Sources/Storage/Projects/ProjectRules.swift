@@ -2,7 +2,7 @@ import Bucketing
 public import Chronology
 import JSON
 
-/// A project: a datafile of its own under an SDK key.
+/// A project. It has an SDK key and a datafile of its own.
 public struct ProjectRecord: Sendable, Equatable {
     public var sdkKey: String
     /// The display name; empty if there is none.

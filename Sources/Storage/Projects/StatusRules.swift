@@ -1,7 +1,7 @@
 public import Bucketing
 public import Chronology
 
-/// A time from which an experiment had a status in a project.
+/// A period in which an experiment had the same status in one project.
 public struct StatusPeriod: Sendable, Equatable {
     /// The version of the datafile that began the period.
     public var number: Int64
@@ -19,12 +19,13 @@ public struct StatusPeriod: Sendable, Equatable {
     }
 }
 
-/// The rules of the history of statuses, which determine whether an experiment was running when a user was exposed.
-/// Exposures may arrive later.
+/// The rules of the history of statuses. It tells whether an experiment was running when a user was exposed, because
+/// the exposure may arrive when the status is another one.
 ///
 /// A period begins with the datafile that changes the status. Before the first period the experiment counts as running,
-/// unless the first period is a draft: it may have run elsewhere before its datafile came to this server, and exposures
-/// from before stores kept this history must still count. The same holds for an experiment without a history.
+/// unless the first period is a draft. There are two reasons: the experiment may have run elsewhere before its datafile
+/// came to this server, and exposures from the time before stores kept this history must still count. An experiment
+/// without a history counts as running, too.
 public enum StatusRules {
     /// Returns the status of each experiment in a datafile, without the targeted rollouts.
     ///

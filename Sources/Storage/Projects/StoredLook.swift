@@ -2,10 +2,13 @@ public import Bucketing
 public import Chronology
 public import JSON
 
-/// The last look at the users of an experiment, which is stored outside of the definitions. There are two kinds, each
-/// in a table of its own. Looks of a bandit that have not changed the weights; those that have are in the definitions.
-/// Looks of the monitor of experiments, so that each change of its findings is reported once, by the process that sees
-/// it first.
+/// The last look of a background job at the users of an experiment, stored outside of the definitions. There are two
+/// kinds, each in a table of its own:
+///
+/// - **Looks of a bandit** that have not changed the weights. A look that changes the weights is stored in the
+///   definitions.
+/// - **Findings of the experiment monitor**. They are stored so that each change of the findings is reported once, by
+///   the process that sees it first.
 public struct StoredLook: Sendable, Equatable {
     public var sdkKey: String
     public var experimentID: Identifier
@@ -23,7 +26,7 @@ public struct StoredLook: Sendable, Equatable {
 }
 
 extension SharedChange<Bool> {
-    /// Replaces the former look. The result is `false` if another process has looked since.
+    /// Stores a look of a bandit in place of the former one. The result is `false` if another process has looked since.
     ///
     /// - Parameter former: the time of the former look; `nil` if there was none.
     public static func putLook(
@@ -39,8 +42,8 @@ extension SharedChange<Bool> {
         }
     }
 
-    /// Stores the findings of the monitor, with their audit entries. The result is `false` if another process has
-    /// stored findings of this look or of a later one.
+    /// Stores findings of the monitor, with their audit entries. The result is `false` if another process has stored
+    /// the findings of this or of a later look.
     ///
     /// - Parameter former: the content that must be stored; `nil` if there must be none.
     public static func putFinding(

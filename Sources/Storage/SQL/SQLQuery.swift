@@ -1,13 +1,17 @@
 package import Bucketing
 package import Chronology
 
+// The types in which reads and writes are described for all databases: a statement (``SQLQuery``), a row of its result
+// (``Row``), and a read of one or more statements (``Reading``). SQLite and PostgreSQL share the statements; where
+// their SQL must differ, the code switches over ``SQLDialect``.
+
 /// A parameter of a statement. An associated value `nil` stands for NULL.
 package enum SQLValue: Sendable {
     case integer(Int64?)
     case double(Double)
     case text(String?)
     case bytes([UInt8]?)
-    // Arrays, which SQLite does not have.
+    // Arrays. Only PostgreSQL has them.
     case integers([Int64?])
     case doubles([Double?])
     case texts([String?])
@@ -17,7 +21,7 @@ package enum SQLValue: Sendable {
     package static func instants(_ times: [Instant?]) -> SQLValue { .integers(times.map { $0?.milliseconds }) }
 }
 
-/// The database, for statements whose SQL differs.
+/// The kind of database, for statements whose SQL differs.
 package enum SQLDialect: Sendable {
     case sqlite
     case postgreSQL
@@ -46,10 +50,12 @@ package struct SQLQuery: Sendable {
     }
 
     package init(name: String, text: @escaping @Sendable () -> String, _ parameters: [SQLValue]) {
-        (self.name, self.text, self.parameters) = (name, text, parameters)
+        self.name = name
+        self.text = text
+        self.parameters = parameters
     }
 
-    /// Refers to its parameters as `$1`, `$2`…
+    /// The SQL text, which refers to the parameters as `$1`, `$2`…
     package var sql: String { text() }
 }
 
@@ -58,7 +64,7 @@ package struct SQLQuery: Sendable {
 package protocol Row {
     func isNull(_ column: Int32) -> Bool
     func integer(_ column: Int32) -> Int64
-    /// Returns an integer that can be added to others without overflow, even if the database is damaged.
+    /// Returns an integer, limited to a range in which additions do not overflow, even if the database is damaged.
     func bounded(_ column: Int32) -> Int64
     func double(_ column: Int32) -> Double
     func text(_ column: Int32) -> String
@@ -82,8 +88,8 @@ extension Row {
     package func optionalIdentifier(_ column: Int32) -> Identifier? { optionalText(column).map { Identifier($0) } }
 }
 
-/// The execution of a ``StoreQuery`` by a database: statements that share one snapshot, and functions that receive
-/// their rows.
+/// The execution of a ``StoreQuery`` by a database: statements that share one snapshot, functions that receive their
+/// rows, and a function that makes the result of the rows.
 package struct Reading<Value> {
     package enum Outcome {
         case value(Value)
@@ -91,10 +97,12 @@ package struct Reading<Value> {
         case more(Reading)
     }
 
+    /// A statement, and a function that receives each of its rows.
     package typealias Step = (query: SQLQuery, take: (any Row) -> Void)
 
     package let steps: [Step]
-    /// Whether the best plan of the statements depends on their parameters.
+    /// Whether the best plan of the statements depends on their parameters, so that the database should not reuse a
+    /// plan for other parameters.
     package var dependsOnValues = false
     /// Returns the outcome, after all rows have been received.
     package let finish: () throws(StorageError) -> Outcome
@@ -123,14 +131,15 @@ package struct Reading<Value> {
     }
 }
 
-/// The context on which a reading depends, in addition to its query.
+/// The properties of the store on which a reading depends, in addition to its query.
 package struct ReadingContext: Sendable {
     package let dialect: SQLDialect
     package let clock: StoreClock
+    /// See ``StoreSettings/datafileHistory``.
     package let datafileHistory: Int
     /// The number of rows that one step of a scan reads.
     package let scanRows: Int
-    /// The maximum duration of a transaction in seconds, where several may be in progress at the same time.
+    /// The maximum duration of a transaction in seconds; 0 if the database runs one writing transaction at a time.
     package let longestTransaction: Double
 
     package init(

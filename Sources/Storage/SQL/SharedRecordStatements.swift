@@ -1,8 +1,8 @@
 import Bucketing
 package import Chronology
 
-// The statements by which databases read and write shared records and sticky documents. Each store itself takes the
-// locks and notifies other processes.
+// The statements by which databases read and write ``SharedRecords``. Taking locks and notifying other processes is not
+// part of them: each store does both in its own way.
 
 extension SharedRecords {
     /// A statement that reads, and a function that receives each of its rows.
@@ -10,14 +10,14 @@ extension SharedRecords {
 
     /// A statement that writes.
     package enum Statement {
+        /// Inserts rows. If a row with the same key exists, ``StoredTable/conflict`` decides.
         case insert([[SQLValue]], into: StoredTable)
         case run(SQLQuery)
     }
 
     // MARK: Reading
 
-    /// Returns the statements that read a part. PostgreSQL gets the numbers of the newest datafile and attribute from
-    /// the row that it locks.
+    /// Returns the statements that read a part.
     package static func statements(_ part: Part, _ dialect: SQLDialect) -> [Step] {
         switch part {
         case .projects:
@@ -65,6 +65,8 @@ extension SharedRecords {
         }
     }
 
+    /// Returns the statement that reads the last number that SQLite has assigned in a table; none for PostgreSQL, whose
+    /// store reads this number from the row that it locks.
     private static func newest(
         of table: StoredTable, _ path: WritableKeyPath<SharedRecords, Int64>, _ dialect: SQLDialect
     ) -> [Step] {
@@ -73,9 +75,12 @@ extension SharedRecords {
         return [(SQLQuery("newest_\(table)", sql), { $1[keyPath: path] = $0.bounded(0) })]
     }
 
-    /// The maximum number of experiments that are looked up one by one, by the primary key.
+    /// The maximum number of experiments that are looked up one by one, by the primary key. For more, one statement
+    /// reads the periods of all experiments of the project.
     private static let singleExperiments = 100
 
+    /// Returns the statements that read the last period of each experiment. If `take` receives several periods of one
+    /// experiment, the last is the right one.
     private static func latest(
         _ table: StoredTable, _ sdkKey: String, _ experimentIDs: Set<Identifier>,
         take: @escaping (any Row, inout SharedRecords) -> Void
@@ -177,6 +182,7 @@ extension SharedRecords {
                 "DELETE FROM \(table.rawValue) WHERE \(condition)", values.map(\.value)))
     }
 
+    /// Returns the statements that delete the tallies of a series.
     private static func delete(_ sums: SeriesSums, _ dialect: SQLDialect) -> [Statement] {
         let table = dialect == .sqlite ? "variation_goals" : "tallies"
         let delete = "DELETE FROM \(table) WHERE experiment_id = $1 AND goal"
@@ -193,10 +199,8 @@ extension SharedRecords {
     private static let unsetDefault = SQLQuery(
         "unset_default_project", "UPDATE projects SET is_default = 0 WHERE is_default <> 0")
 
-    /// The maximum number of datafiles that one transaction deletes, so that it does not delay other changes.
-    private static let pruneLimit = 100
-
-    /// Returns the statements that end the elements that a datafile replaces, and insert those that it brings.
+    /// Returns the statements that store the elements of a datafile in parts: they end the elements that it replaces,
+    /// and insert its new elements. A whole datafile has no elements, and ends all.
     private static func replaceElements(of datafile: StoredDatafile, by body: StoredDatafile.Body) -> [Statement] {
         let (sdkKey, version) = (SQLValue.text(datafile.sdkKey), SQLValue.integer(datafile.version))
         let end = "UPDATE definitions SET until = $2 WHERE sdk_key = $1 AND until IS NULL"
@@ -209,7 +213,7 @@ extension SharedRecords {
         case .whole: return [endAll]
         case .parts(let parts): return [endAll] + insert(parts.elements)
         case .change(let change):
-            // Whatever is put replaces what there is of that name.
+            // A new element also ends the former one of the same name.
             let ends = Set(change.removed + change.put.map(\.name)).sorted().map { name -> Statement in
                 .run(
                     SQLQuery(
@@ -220,7 +224,10 @@ extension SharedRecords {
         }
     }
 
-    /// Returns the statements that delete the oldest datafiles of a project, and elements that no other has; see
+    /// The maximum number of datafiles that one transaction deletes, so that it does not delay other changes.
+    private static let pruneLimit = 100
+
+    /// Returns the statements that delete the oldest datafiles of a project, and the elements that only those had; see
     /// ``Write/insertDatafile(_:_:)``.
     private static func prune(_ sdkKey: String, keeping count: Int) -> [SQLQuery] {
         let datafiles = SQLQuery(

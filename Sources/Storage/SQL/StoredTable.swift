@@ -132,6 +132,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
         }
     }
 
+    /// The number of columns that form the key.
     public var keyCount: Int {
         switch self {
         case .projects, .datafiles, .attributes, .attributeRemovals, .segments, .trackedSeries, .users, .goalEvents,

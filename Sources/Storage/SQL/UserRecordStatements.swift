@@ -1,11 +1,15 @@
 package import Bucketing
 
-// How databases read what they store of a user, and delete it. How many users a statement concerns, which locks protect them,
-// and how their own rows are written, is the store's.
+// The statements by which databases read and delete the records of a user. ``UserRecords/rows(of:_:_:)`` maps each part
+// of ``UserRecords`` to the rows that must be read (``UserRecords/PartRows``), and these to SQL (``KeyedRows``). The
+// stores decide how many users one statement concerns and which locks protect them, and write the rows.
 
-/// Rows of a table that are found by keys: of one user or experiment, and perhaps by further columns.
+/// Rows of a table that statements find by a user or an experiment, and perhaps by further columns.
+///
+/// Example: the exposures of a user have the keys `user_id =` and `experiment_id =`. Comparing the first key with a
+/// value finds the user's exposures to all experiments, and comparing both finds the exposure to one.
 package final class KeyedRows: Sendable {
-    /// What a statement does with the rows.
+    /// The operation of a statement on the rows.
     package enum Action: Sendable {
         case select
         case delete
@@ -14,27 +18,33 @@ package final class KeyedRows: Sendable {
     }
 
     package let table: String
-    /// The columns that keys are compared with, each with its operator.
+    /// The columns by which rows are found, each with its operator, for example `happened_at >=`.
     package let keys: [String]
     private let columns: String
+    /// The end of the statement that selects, for example ` ORDER BY number`.
     private let end: String
     /// The names of the statements that select by the first key, by the first two…
     private let names: [String]
 
     /// - Parameters:
-    ///   - columns: what is selected.
-    ///   - end: of the statement that selects.
+    ///   - columns: the selected columns.
+    ///   - end: the end of the statement that selects.
     package init(_ name: String, _ columns: String, of table: String, by keys: [String], _ end: String = "") {
-        (self.table, self.keys, self.columns, self.end) = (table, keys, columns, end)
+        self.table = table
+        self.keys = keys
+        self.columns = columns
+        self.end = end
         names = keys.indices.map { "\(name)_by_\($0 + 1)" }
     }
 
-    /// Whole rows.
+    /// Rows that are selected with all columns.
     package convenience init(_ table: StoredTable, by keys: [String], _ end: String = "") {
         self.init("\(table)", table.columnList, of: table.rawValue, by: keys, end)
     }
 
-    /// The name of a statement about rows that are found by the first keys.
+    /// Returns the name of a statement that finds the rows by the first keys.
+    ///
+    /// - Parameter count: the number of keys, at least 1.
     package func name(_ action: Action, keys count: Int) -> String {
         switch action {
         case .select: names[count - 1]
@@ -43,7 +53,9 @@ package final class KeyedRows: Sendable {
         }
     }
 
-    /// - Parameter source: the table, and what it is joined with.
+    /// Returns the SQL of a statement.
+    ///
+    /// - Parameter source: the table with its joins; `nil` for the table alone.
     package func sql(_ action: Action, from source: String? = nil, where condition: String) -> String {
         let rows = "\(source ?? table) WHERE \(condition)"
         return switch action {
@@ -54,12 +66,12 @@ package final class KeyedRows: Sendable {
         }
     }
 
-    /// The condition that compares the first keys with values.
+    /// Returns the condition that compares the first keys with values, which may be placeholders such as `$1`.
     package func condition(_ values: [String]) -> String {
         zip(keys, values).map { "\($0) \($1)" }.joined(separator: " AND ")
     }
 
-    /// A statement about the rows with one value of each of the first keys.
+    /// Returns the statement about the rows whose first keys have these values.
     package func query(_ values: [SQLValue], _ action: Action = .select) -> SQLQuery {
         SQLQuery(
             name(action, keys: values.count),
@@ -70,28 +82,31 @@ package final class KeyedRows: Sendable {
 extension UserRecords {
     /// Rows that are read as a part of users' records.
     package final class PartRows: Sendable {
-        /// How a row names its user.
+        /// The column in which a row names its user.
         package enum Owner: Sendable {
             case id(column: Int32)
             /// See ``ErasureRules/hash(_:)``.
             case hash(column: Int32)
         }
 
-        /// The first key is the user.
+        /// The rows. Their first key is the user.
         package let rows: KeyedRows
         package let owner: Owner
+        /// Adds a row to the records.
         package let take: @Sendable (any Row, inout UserRecords) -> Void
 
         fileprivate init(
             _ rows: KeyedRows, _ owner: Owner = .id(column: 0),
             take: @escaping @Sendable (any Row, inout UserRecords) -> Void
         ) {
-            (self.rows, self.owner, self.take) = (rows, owner, take)
+            self.rows = rows
+            self.owner = owner
+            self.take = take
         }
     }
 
-    /// Returns what rows a part of a user consists of, and the values of the keys by which they are found. None for what all
-    /// users share.
+    /// Returns the rows of which a part of a user's records consists, and the values of the keys by which they are
+    /// found. Parts that all users share have none.
     package static func rows(
         of part: Part, _ userID: Identifier, _ dialect: SQLDialect
     ) -> [(part: PartRows, keys: [SQLValue])] {
@@ -114,8 +129,8 @@ extension UserRecords {
         }
     }
 
-    /// The statements of ``Write/eraseOtherRecords``, beside those about forced variations and attributes, which have
-    /// consequences of the store's own.
+    /// The statements of ``Write/eraseOtherRecords``, without those about forced variations and attributes, whose
+    /// erasure has consequences that differ between stores.
     package static let erasure: [(rows: KeyedRows, action: KeyedRows.Action)] = [
         (PartRows.exposures.rows, .delete), (PartRows.totals.rows, .delete),
         (PartRows.goalEventsOfSenders.rows, .delete),
@@ -153,19 +168,22 @@ extension UserRecords.PartRows {
         KeyedRows("removals", RemovedUser.columns, of: "removed_users", by: ["user_hash ="]), .hash(column: 0)
     ) { $1.removals.append(RemovedUser($0)) }
 
+    /// Rows with the number of a user's records in a table, and the greatest of their numbers.
     private static func counts(of table: String, _ number: String) -> KeyedRows {
         KeyedRows(
             "\(table)_counts", "user_id, count(*), max(\(number))", of: table, by: ["user_id ="], " GROUP BY user_id")
     }
 
-    // MARK: What differs between the databases
+    // MARK: Rows that differ between SQLite and PostgreSQL
 
+    /// The rows of a part in each kind of database.
     fileprivate struct OfDialects: Sendable {
         private let sqlite: UserRecords.PartRows
         private let postgreSQL: UserRecords.PartRows
 
         init(_ rows: (SQLDialect) -> UserRecords.PartRows) {
-            (sqlite, postgreSQL) = (rows(.sqlite), rows(.postgreSQL))
+            sqlite = rows(.sqlite)
+            postgreSQL = rows(.postgreSQL)
         }
 
         subscript(dialect: SQLDialect) -> UserRecords.PartRows { dialect == .sqlite ? sqlite : postgreSQL }
@@ -182,6 +200,8 @@ extension UserRecords.PartRows {
         }
     }
 
+    /// The row with an encoded record of a user. SQLite has a table for each kind of record, PostgreSQL a column of
+    /// `users`.
     private static func record(_ name: String, _ dialect: SQLDialect, sqlite table: String) -> KeyedRows {
         let (column, table) = dialect == .sqlite ? ("record", table) : (name, "users")
         return KeyedRows("\(name)_of_user", "user_id, \(column)", of: table, by: ["user_id ="])
@@ -192,10 +212,11 @@ extension UserRecords.PartRows {
             KeyedRows(
                 "goal_events_since", "user_id, goal, value, happened_at, sender_id", of: "goal_events",
                 by: ["user_id =", "happened_at >="],
-                // SQLite would sort them each time.
+                // No order in SQLite, which would sort the events each time.
                 dialect == .sqlite ? "" : " ORDER BY number")
         ) { $1.goalEvents.append(.init($0)) }
     }
+    /// Rows with the number of audit entries about merges of the user into others.
     fileprivate static let mergeCounts = OfDialects { dialect in
         let from = RemovedUser.mergedUser(dialect)
         return UserRecords.PartRows(

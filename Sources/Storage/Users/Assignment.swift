@@ -1,8 +1,9 @@
 public import Bucketing
 public import Chronology
 
-/// A user's variation in one experiment, and where it came from.
+/// A user's variation in one experiment, and its origin.
 public struct Assignment: Hashable, Sendable {
+    /// The origin of an assignment. Records store the raw value.
     public enum Source: UInt8, Sendable, CaseIterable {
         /// Saved by an app server.
         case saved = 1
@@ -30,7 +31,7 @@ public struct Assignment: Hashable, Sendable {
     public var assignedAt: Instant
     /// When the assignment was last saved.
     public var updatedAt: Instant
-    /// When the assignment expires: the first moment at which it is gone. `nil` means never.
+    /// The first moment at which the assignment is gone; `nil` means that it does not expire.
     public var expiresAt: Instant?
     /// The additional properties of an override; `nil` for any other source.
     public let layer: OverrideLayer?
@@ -85,136 +86,26 @@ extension Assignment {
     /// The underlying assignment of an override, or else the assignment itself.
     public var withoutOverride: Assignment? { source == .override ? layer?.beneath : self }
 
-    /// Returns the override over another assignment.
+    /// Returns this override with another underlying assignment.
     func covering(_ beneath: Assignment?) -> Assignment {
         Assignment(
             variationID: variationID, source: source, assignedAt: assignedAt, updatedAt: updatedAt,
             expiresAt: expiresAt, layer: OverrideLayer(author: layer?.author, reason: layer?.reason, beneath: beneath))
     }
 
-    /// Returns the assignment that counts at a time, without an expired override and without an expired underlying
-    /// assignment; `nil` if nothing is left.
+    /// Returns the assignment that counts at a time; `nil` if nothing is left. An expired override gives way to its
+    /// underlying assignment, and an expired underlying assignment is removed.
     func visible(at now: Instant) -> Assignment? {
         let isPresent = expiresAt.map { $0 > now } ?? true
         guard let beneath = layer?.beneath else { return isPresent ? self : nil }
-        let rest = beneath.visible(at: now)
-        guard isPresent else { return rest }
-        return rest == nil ? covering(nil) : self
+        let visibleBeneath = beneath.visible(at: now)
+        guard isPresent else { return visibleBeneath }
+        return visibleBeneath == nil ? covering(nil) : self
     }
 
     /// When the assignment or the underlying one expires, whichever is first.
     var earliestExpiry: Instant? {
         guard let beneath = layer?.beneath?.expiresAt else { return expiresAt }
         return expiresAt.map { min($0, beneath) } ?? beneath
-    }
-}
-
-/// The experiment bucket map of a profile: a variation for each experiment, without metadata.
-public struct ExperimentBucketMap: Sendable, Hashable {
-    public struct Entry: Sendable, Hashable {
-        public let experimentID: Identifier
-        public let variationID: Identifier
-
-        public init(experimentID: Identifier, variationID: Identifier) {
-            self.experimentID = experimentID
-            self.variationID = variationID
-        }
-    }
-
-    /// One entry per experiment, in the byte order of experiment ids.
-    public let entries: [Entry]
-
-    public static let empty = ExperimentBucketMap(checked: [])
-
-    /// - Parameter entries: in any order. The last of several for one experiment wins.
-    public init(_ entries: [Entry]) {
-        if Self.isAscending(entries) {
-            self.entries = entries
-            return
-        }
-        let sorted = Self.sorted(entries)
-        if Self.isAscending(sorted) {
-            self.entries = sorted
-            return
-        }
-        let last = Dictionary(entries.map { ($0.experimentID, $0) }, uniquingKeysWith: { $1 })
-        self.entries = last.values.sorted { $0.experimentID < $1.experimentID }
-    }
-
-    private init(checked entries: [Entry]) {
-        self.entries = entries
-    }
-
-    /// Sorts by the 16 bytes after the common prefix of all ids, compared as numbers, and by the whole ids only if
-    /// these are equal: comparing texts takes many times as long.
-    private static func sorted(_ entries: [Entry]) -> [Entry] {
-        let start = commonPrefixLength(entries)
-        let keys = entries.enumerated().map { (key: sortKey($1.experimentID, from: start), index: $0) }
-        return keys.sorted { left, right in
-            if left.key != right.key { return left.key < right.key }
-            return entries[left.index].experimentID < entries[right.index].experimentID
-        }.map { entries[$0.index] }
-    }
-
-    private static func commonPrefixLength(_ entries: [Entry]) -> Int {
-        let first = Array(entries.first?.experimentID.string.utf8 ?? "".utf8)
-        var length = first.count
-        for entry in entries {
-            var text = entry.experimentID.string
-            length = text.withUTF8 { bytes in
-                let most = min(length, bytes.count)
-                return (0..<most).first { bytes[$0] != first[$0] } ?? most
-            }
-        }
-        return length
-    }
-
-    /// 16 bytes of an id; a shorter one is padded with zeros.
-    private static func sortKey(_ experimentID: Identifier, from start: Int) -> (UInt64, UInt64) {
-        var (high, low): (UInt64, UInt64) = (0, 0)
-        var text = experimentID.string
-        text.withUTF8 { bytes in
-            for (place, byte) in bytes[start...].prefix(16).enumerated() {
-                if place < 8 {
-                    high |= UInt64(byte) << UInt64(56 - 8 * place)
-                } else {
-                    low |= UInt64(byte) << UInt64(120 - 8 * place)
-                }
-            }
-        }
-        return (high, low)
-    }
-
-    private static func isAscending(_ entries: [Entry]) -> Bool {
-        guard var former = entries.first?.experimentID else { return true }
-        for entry in entries.dropFirst() {
-            guard former < entry.experimentID else { return false }
-            former = entry.experimentID
-        }
-        return true
-    }
-
-    func contains(_ experimentID: Identifier) -> Bool {
-        var rest = entries[...]
-        while let middle = rest.indices.middle {
-            let found = rest[middle].experimentID
-            if found == experimentID { return true }
-            rest = found < experimentID ? rest[(middle + 1)...] : rest[..<middle]
-        }
-        return false
-    }
-}
-
-extension Range<Int> {
-    fileprivate var middle: Int? { isEmpty ? nil : lowerBound + count / 2 }
-}
-
-extension ExperimentBucketMap: ExpressibleByDictionaryLiteral {
-    public init(dictionaryLiteral entries: (Identifier, Identifier)...) {
-        self.init(entries.map { Entry(experimentID: $0, variationID: $1) })
-    }
-
-    public init(_ variations: [Identifier: Identifier]) {
-        self.init(variations.map { Entry(experimentID: $0.key, variationID: $0.value) })
     }
 }

@@ -2,8 +2,8 @@ public import Bucketing
 import Chronology
 internal import Synchronization
 
-/// A value that rules take from the definitions. The owner of the definitions keeps it up to date; all copies of the
-/// rules share it.
+/// A value that the rules take from the active definitions, such as the archived experiments. The server sets it
+/// whenever definitions are activated; all copies of the rules share it.
 public final class DefinedValue<Value: Sendable>: Sendable {
     private let value: Mutex<Value>
 
@@ -18,6 +18,10 @@ public final class DefinedValue<Value: Sendable>: Sendable {
     var current: Value { value.withLock { $0 } }
 }
 
+// The limit of assignments per profile. Assignments of archived experiments do not count against it; see
+// ``ProfileRules/archived``. They are subtracted only if a profile exceeds
+// the limit with them.
+
 extension ProfileRules {
     /// Refuses a change early if it would certainly exceed the limit.
     ///
@@ -30,7 +34,8 @@ extension ProfileRules {
         }
     }
 
-    /// A profile that exceeds the limit, because the limit was lowered or experiments were unarchived, must not grow.
+    /// Refuses a change that makes a profile exceed the limit. A profile that exceeds it already, because the limit was
+    /// lowered or experiments were unarchived, must not grow.
     ///
     /// - Throws: ``StorageError/tooManyAssignments(limit:)``
     func expectRoom(for after: ProfileRecord, replacing before: ProfileRecord?) throws(StorageError) {
@@ -41,13 +46,14 @@ extension ProfileRules {
         }
     }
 
+    /// The number of assignments that count against the limit.
     private func counted(_ record: ProfileRecord?, _ archived: Set<Identifier>) -> Int {
         guard let record else { return 0 }
         guard !archived.isEmpty else { return record.count }
         return record.entries.count { !archived.contains(record.experimentID(of: $0)) }
     }
 
-    /// Stores the candidates for which there is room, in order.
+    /// Stores the candidates for which the profile has room, in order.
     ///
     /// - Returns: the experiments of the candidates for which there is no room.
     func assign(
@@ -75,14 +81,14 @@ extension ProfileRules {
     package func refused(_ candidates: [ProfileChange.Candidate], in profile: ProfileRecord?) -> [Identifier] {
         guard (profile?.count ?? 0) + candidates.count > assignmentLimit else { return [] }
         var candidates = candidates
-        // The room does not depend on whether the anonymous user still has the assignment.
+        // The result does not depend on whether the anonymous user still has the assignment, and not on the time. The
+        // draft is discarded.
         for index in candidates.indices { candidates[index].isFromAnonymousProfile = false }
-        // Nor does it depend on the time. The draft is discarded.
         var draft = ProfileDraft(profile, at: .distantPast, room: candidates.count)
         return assign(candidates, in: &draft, replacing: profile, anonymous: nil, at: .distantPast)
     }
 
-    /// Returns a profile in which a user is enrolled in one more experiment, as an app server reported it.
+    /// Returns the profile of a user with one more assignment, from an exposure that an app server has reported.
     ///
     /// - Parameter time: when the user got the variation.
     /// - Returns: `nil` if the user has an assignment already, or the profile has no room.

@@ -1,7 +1,8 @@
 import Bucketing
 import JSON
 
-/// Iterates over the fields of an ``AttributeRecord`` in place. It trusts no byte: a malformed field ends the iteration.
+/// Iterates over the fields of an ``AttributeRecord`` in place. It trusts no byte: a malformed field ends the
+/// iteration.
 struct AttributeFields {
     private let bytes: UnsafeRawBufferPointer
     private var position = 1
@@ -58,7 +59,7 @@ struct AttributeFields {
         return nil
     }
 
-    /// Whether the fields are well formed, in ascending order, and use up all bytes.
+    /// Whether the fields are well formed, in ascending order of their numbers, and use up all bytes.
     var areValid: Bool {
         var iterator = self
         var former: UInt32?
@@ -190,6 +191,7 @@ extension AttributeField: ConditionOperand {
         }
     }
 
+    /// Compares the value with a text, or each value of a selection until one holds; `nil` for other kinds.
     private func compare(_ text: String, _ holds: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Bool) -> Bool? {
         var text = text
         return text.withUTF8 { utf8 in

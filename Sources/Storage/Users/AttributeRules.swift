@@ -16,8 +16,8 @@ public enum AttributeRules {
             if records.attributes.exists { records.write(.putAttributes(.empty, changed: stored.numbers)) }
             return .applied(changed: stored.numbers)
         }
-        let sets = updates.values.contains { $0 != .remove }
-        guard records.has(sets ? [.attributes, .definedAttributes] : [.attributes]) else { return nil }
+        let setsValues = updates.values.contains { $0 != .remove }
+        guard records.has(setsValues ? [.attributes, .definedAttributes] : [.attributes]) else { return nil }
         var changed: [UInt32] = []
         let record = (try records.attributes.get() ?? .empty).applying(updates) { changed.append($0) }
         let isDefined = changed.allSatisfy { updates[$0] == .remove || records.definedAttributes[$0] != nil }

@@ -18,10 +18,12 @@ public enum ErasureRules {
     /// ``EventRules/maximumAge``; older events are refused.
     public static let memoryForEdges = EventRules.maximumAge + .days(1)
 
-    /// Returns the entry of a merged user in the list of hashes of erased users. It differs from ``hash(_:)``, because
-    /// changes of a merged user that still wait are stored.
+    /// Returns the mark of a merged user in the list of removed users. It differs from ``hash(_:)``, the mark of an
+    /// erased user, because waiting changes of a merged user are still stored.
     public static func mergeHash(_ userID: Identifier) -> Int64 { ~hash(userID) }
 
+    /// Returns the mark of a removed user; see ``UserRemoval/mark``.
+    ///
     /// - Parameter account: the account into which the user was merged; `nil` for a user who was erased.
     package static func mark(_ userID: Identifier, into account: Identifier?) -> Int64 {
         account == nil ? hash(userID) : mergeHash(userID)

@@ -1,7 +1,8 @@
 public import Bucketing
 public import Chronology
 
-/// Whether the results of an experiment from another system, from before it ran on this server, may be imported.
+/// Whether results of an experiment may be imported that another system has recorded before the experiment ran on this
+/// server.
 public enum ImportStart: Sendable, Equatable {
     /// No part with exposures was imported before.
     case begun
@@ -20,9 +21,10 @@ extension SharedChange<ImportStart> {
     /// an allocation period of their own, before all others.
     ///
     /// - Parameters:
-    ///   - period: its number is ``AllocationPeriod/imported``. It is stored with the first part that has exposures, because
-    ///     from then on start and shares are fixed.
-    ///   - note: `nil` if the part has nothing to store.
+    ///   - period: the start and the shares of the import, with the number ``AllocationPeriod/imported``. It is stored
+    ///     with the first part that has exposures; from then on start and shares are fixed.
+    ///   - hasExposures: whether this part of the import has exposures.
+    ///   - note: the audit entry; `nil` if the part has nothing to store.
     public static func beginImport(
         into experimentID: Identifier, _ period: AllocationPeriod, hasExposures: Bool, _ note: AuditNote?,
         by author: Author

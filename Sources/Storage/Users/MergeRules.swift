@@ -8,8 +8,8 @@ public import Chronology
 ///   over becomes ``Assignment/Source/merged``, keeps its `assignedAt`, and is renewed as by a save.
 /// - Overrides: those of the account stay, and cover the assignments that it takes over. Those of the anonymous user
 ///   end.
-/// - Exposures: for each experiment the earlier one counts. Different variations mean that the user was exposed to
-///   several.
+/// - Exposures: for each experiment the earlier exposure counts. If the two have different variations, the user counts
+///   as exposed to several variations.
 /// - Goal events: the account gets all, except those whose sender's id it has already.
 /// - Attributes: by the conflict rule, each independently.
 /// - Variations forced for a test: those of the account stay. Those of the anonymous user end.
@@ -73,14 +73,15 @@ public struct MergeRules: Sendable {
         return ProfileMergeResult(changed: true, profile: profile)
     }
 
-    /// Whether both users have been read. Both are checked in any case, so that all missing parts are read in one round
-    /// trip.
+    /// Whether the parts of both users have been read. Both are checked in any case, so that all missing parts are read
+    /// in one round trip.
     private static func have(
         _ accountParts: [UserRecords.Part], _ account: inout UserRecords, _ anonymousParts: [UserRecords.Part],
         _ anonymous: inout UserRecords
     ) -> Bool {
-        let (first, second) = (account.has(accountParts), anonymous.has(anonymousParts))
-        return first && second
+        let hasAccount = account.has(accountParts)
+        let hasAnonymous = anonymous.has(anonymousParts)
+        return hasAccount && hasAnonymous
     }
 
     // MARK: Assignments, attributes
@@ -140,18 +141,38 @@ public struct MergeRules: Sendable {
             parts(account) + [.series(experimentIDs: experimentIDs)], &account, parts(anonymous), &anonymous)
     }
 
-    /// Removes both users from the tallies and adds the merged one.
+    /// The parts of a user's totals that cannot be computed from the stored events.
+    private struct KeptTotals {
+        /// Totals from events that retention has deleted, and from attributes; see ``MergeRules/deletedTotals(_:_:)``.
+        let totals: [UserRecords.TotalKey: UserGoal]
+        /// When the user reached the steps of funnels.
+        let funnelTimes: [UserRecords.TotalKey: Instant]
+
+        init(of records: UserRecords, _ series: [TrackedSeries]) {
+            totals = MergeRules.deletedTotals(records, series)
+            funnelTimes = records.funnelTimes
+        }
+    }
+
+    /// One of the two users in one experiment.
+    private struct Side {
+        /// The user's exposure to the experiment; `nil` if there is none.
+        let stored: StoredExposure?
+        let kept: KeptTotals
+    }
+
+    /// Removes both users from the tallies and adds the merged user.
     ///
     /// - Parameter account: has the merged profile.
     private static func mergeEvents(
         of anonymous: UserRecords, into account: inout UserRecords, _ tallies: inout TallyChanges
     ) {
         let series = account.series
-        let deleted = (account: deletedTotals(account, series), anonymous: deletedTotals(anonymous, series))
-        let times = (account: account.funnelTimes, anonymous: anonymous.funnelTimes)
-        let ratios = Set(series.filter(\.isRatio).flatMap(\.names))
+        // Determined before the account gets the events of the anonymous user.
+        let keptOfAccount = KeptTotals(of: account, series)
+        let keptOfAnonymous = KeptTotals(of: anonymous, series)
         let senderIDs = Set(account.goalEvents.compactMap(\.senderID))
-        let taken = anonymous.goalEvents.filter { $0.senderID.map { !senderIDs.contains($0) } ?? true }
+        let taken = anonymous.goalEvents.filter { event in event.senderID.map { !senderIDs.contains($0) } ?? true }
         account.goalEvents += taken
         for experimentID in Set((account.exposures + anonymous.exposures).map(\.exposure.experimentID)).sorted() {
             let own = account.exposure(to: experimentID)
@@ -164,36 +185,54 @@ public struct MergeRules: Sendable {
                 account.write(.deleteTotals(experimentID: experimentID))
             }
             if let other { EventRules.remove(other, anonymous, &tallies) }
-            var totals: [Identifier: UserGoal] = [:]
-            var steps: [Identifier: [Instant]] = [:]
-            let first = merged.exposure.happenedAt
-            for (stored, deleted, times) in [
-                (own, deleted.account, times.account), (other, deleted.anonymous, times.anonymous),
-            ] {
-                guard let stored else { continue }
-                for (key, total) in deleted where key.experimentID == experimentID {
-                    // The totals of deleted events are split at the exposure of their own user. For the user with the
-                    // later exposure it is unknown how many of the events "before" came before the merged exposure, so
-                    // these are dropped. A total from an attribute is its value at the exposure: it must not be added
-                    // twice.
-                    let isKnown = (totals[key.goal]?.beforeCount ?? 0) > 0 && SeriesName(key.goal)?.hasAttribute == true
-                    totals[key.goal, default: UserGoal()].add(
-                        total,
-                        withBefore: stored.exposure.happenedAt == first && !isKnown || ratios.contains(key.goal))
-                }
-                for (key, time) in times where key.experimentID == experimentID {
-                    steps[key.goal, default: []].append(time)
-                }
-            }
-            // Covariates from the attributes of the request that caused the exposure, where neither user has one yet.
-            let open = series.filter { $0.experimentID == experimentID && $0.state == .filling }
-            for (name, total) in CovariateRules.given(merged.exposure, open) where totals[name]?.beforeCount ?? 0 == 0 {
-                totals[name, default: UserGoal()].add(total)
-            }
-            let groups = (own?.exposure == nil || own?.exposure.happenedAt != first ? anonymous : account)
-                .groups(in: experimentID).filter { group in series.contains { $0.number == group.series } }
-            EventRules.put(merged, groups, with: totals, steps, in: &account, &tallies)
+            let sides = [Side(stored: own, kept: keptOfAccount), Side(stored: other, kept: keptOfAnonymous)]
+            // The groups of the user whose exposure counts, as far as their breakdowns are still tracked.
+            let isOfAccount = own?.exposure.happenedAt == merged.exposure.happenedAt
+            let groups = (isOfAccount ? account : anonymous).groups(in: experimentID)
+                .filter { group in series.contains { $0.number == group.series } }
+            EventRules.put(
+                merged, groups, with: keptTotals(of: sides, merged.exposure, series),
+                funnelTimes(of: sides, in: experimentID), in: &account, &tallies)
         }
+    }
+
+    /// Returns the totals of the merged user that do not come from stored events.
+    ///
+    /// - Parameter exposure: the merged exposure.
+    private static func keptTotals(
+        of sides: [Side], _ exposure: Exposure, _ series: [TrackedSeries]
+    ) -> [Identifier: UserGoal] {
+        let ratios = Set(series.filter(\.isRatio).flatMap(\.names))
+        var totals: [Identifier: UserGoal] = [:]
+        for side in sides {
+            guard let stored = side.stored else { continue }
+            for (key, total) in side.kept.totals where key.experimentID == exposure.experimentID {
+                // The totals of deleted events are split at the exposure of their own user. If this exposure is the
+                // later one, it is unknown how many of the events "before" it came before the merged exposure, so these
+                // are dropped. A total from an attribute is its value at the exposure, which must not be added twice.
+                let isFirst = stored.exposure.happenedAt == exposure.happenedAt
+                let isKnown = (totals[key.goal]?.beforeCount ?? 0) > 0 && SeriesName(key.goal)?.hasAttribute == true
+                totals[key.goal, default: UserGoal()].add(
+                    total, withBefore: isFirst && !isKnown || ratios.contains(key.goal))
+            }
+        }
+        // Covariates from the attributes of the request that caused the exposure, where neither user has one yet.
+        let filling = series.filter { $0.experimentID == exposure.experimentID && $0.state == .filling }
+        for (name, total) in CovariateRules.given(exposure, filling) where totals[name]?.beforeCount ?? 0 == 0 {
+            totals[name, default: UserGoal()].add(total)
+        }
+        return totals
+    }
+
+    /// Returns the times at which either user reached the steps of funnels, by the names of the steps.
+    private static func funnelTimes(of sides: [Side], in experimentID: Identifier) -> [Identifier: [Instant]] {
+        var times: [Identifier: [Instant]] = [:]
+        for side in sides where side.stored != nil {
+            for (key, time) in side.kept.funnelTimes where key.experimentID == experimentID {
+                times[key.goal, default: []].append(time)
+            }
+        }
+        return times
     }
 
     /// Merges the exposures of both users to one experiment; `nil` if there are none. The earlier one counts.
@@ -262,7 +301,9 @@ extension UserGoal {
         valuedCount -= other.valuedCount
     }
 
-    /// Adds the total of deleted events. If their count is 0, the value is only a rounding error and is ignored.
+    /// Adds a total of deleted events. If their count is 0, the value is only a rounding error and is ignored.
+    ///
+    /// - Parameter withBefore: whether to add the part before the exposure as well.
     fileprivate mutating func add(_ deleted: UserGoal, withBefore: Bool) {
         if deleted.afterCount > 0 {
             afterCount += deleted.afterCount

@@ -1,8 +1,10 @@
 public import Bucketing
 public import Chronology
 
-/// A change of one user's profile, applied atomically.
+/// A change of one user's profile, applied atomically. ``ProfileRules`` define its effect on the profile, and
+/// ``StoreRules`` its consequences for other records.
 public struct ProfileChange: Sendable {
+    /// The kind of change, with its parameters.
     public enum Operation: Sendable {
         /// Replaces the map. Stored overrides stay; their underlying assignments are replaced.
         case replace(ExperimentBucketMap)
@@ -12,8 +14,8 @@ public struct ProfileChange: Sendable {
         /// Stores assignments and overrides from another database, by experiment, unless they have expired. Then saves
         /// a map of other experiments.
         case restore([Identifier: Assignment], saving: ExperimentBucketMap, onConflict: ConflictRule)
-        /// Stores decisions of this server. A decision is not stored if the user has another variation by now, or if
-        /// the profile has no room for it.
+        /// Stores decisions of this server. A decision is not stored if the user has got another variation meanwhile,
+        /// or if the profile has no room for it.
         ///
         /// - Parameter decidedWith: the newest datafile version of any project that the decisions took into account. If
         ///   a newer one is active at the commit, nothing is stored and the change fails with
@@ -36,13 +38,16 @@ public struct ProfileChange: Sendable {
         case eraseKeepingTotals
     }
 
-    /// Which of two saves of one experiment wins.
+    /// The rule for a saved variation of an experiment in which the user has another variation.
     public enum ConflictRule: Sendable {
+        /// The saved variation replaces the stored one.
         case replace
+        /// The stored variation stays.
         case keep
     }
 
-    /// A variation that this server decided on, given the profile as it read it.
+    /// A decision of this server to store, made with the profile that it had read. The profile may have changed since
+    /// then.
     public struct Candidate: Sendable {
         public var experimentID: Identifier
         public var variationID: Identifier
@@ -88,13 +93,13 @@ extension ProfileChange.Operation {
         }
     }
 
-    /// Whether the operation sets this override.
+    /// Whether the operation restores an override in this experiment.
     func restoresOverride(in experimentID: Identifier) -> Bool {
         guard case .restore(let assignments, _, _) = self else { return false }
         return assignments[experimentID]?.source == .override
     }
 
-    /// Whether the operation restores overrides from another database.
+    /// Whether the operation restores any override.
     var restoresOverrides: Bool {
         guard case .restore(let assignments, _, _) = self else { return false }
         return assignments.values.contains { $0.source == .override }
@@ -134,7 +139,7 @@ public struct ProfileChangeResult: Sendable {
     public var changed: Bool
     /// The profile after the change; `nil` if there is none.
     public var profile: ProfileRecord?
-    /// The experiments whose decisions were not stored because the profile has no room for them.
+    /// The experiments whose decisions were not stored, because the profile has no room for them.
     public var refused: [Identifier]
     /// The number of records that an erasure has erased; `nil` for other changes.
     public var erased: ErasedRecords?

@@ -31,6 +31,7 @@ public struct ProfileRecord: Sendable, Hashable {
     public let count: Int
     /// When the first entry, or an underlying assignment of an override, expires; `nil` if none does.
     public let earliestExpiry: Instant?
+    /// The position of the first entry, after the header.
     let entriesOffset: Int
 
     /// The profile of a known user without assignments.
@@ -81,8 +82,8 @@ public struct ProfileRecord: Sendable, Hashable {
     /// Whether there are no entries.
     public var isEmpty: Bool { count == 0 }
 
-    /// Returns the record without what has expired: entries, and underlying assignments of overrides. Beneath an override
-    /// that has expired, the assignment shows.
+    /// Returns the record without the entries and underlying assignments that have expired. An expired override gives
+    /// way to its underlying assignment.
     ///
     /// - Returns: `nil` if all entries have expired, which means that there is no profile.
     public func visible(at now: Instant) -> ProfileRecord? {

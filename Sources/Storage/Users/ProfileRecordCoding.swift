@@ -21,7 +21,8 @@ public enum ProfileRecordDamage: Error, Hashable, Sendable {
     case invalidLayer
 }
 
-/// Decodes the values of a ``ProfileRecord`` in sequence. It trusts no byte.
+/// Decodes the values of a ``ProfileRecord`` in sequence. It trusts no byte. The feed uses it, too; see
+/// ``FeedDecoder``.
 struct ProfileRecordDecoder {
     private let bytes: [UInt8]
     private(set) var position: Int
@@ -52,6 +53,7 @@ struct ProfileRecordDecoder {
         }
     }
 
+    /// Reads a number in zigzag form: 0, -1, 1, -2… are stored as 0, 1, 2, 3…
     mutating func signedNumber() throws(ProfileRecordDamage) -> Int64 {
         let value = try number()
         return Int64(bitPattern: value >> 1) ^ -Int64(bitPattern: value & 1)
@@ -66,6 +68,9 @@ struct ProfileRecordDecoder {
         Instant(milliseconds: time.milliseconds &+ (try signedNumber()))
     }
 
+    /// Reads a length, and skips so many bytes.
+    ///
+    /// - Returns: the range of these bytes.
     mutating func text() throws(ProfileRecordDamage) -> Range<Int> {
         guard let length = Int(exactly: try number()) else { throw .numberOutOfRange }
         guard length <= bytes.count - position else { throw .truncated }
@@ -73,8 +78,10 @@ struct ProfileRecordDecoder {
         return position..<position + length
     }
 
-    /// - Parameter isBeneath: whether the entry is the underlying assignment of an override, which has no experiment id and
-    ///   no layer.
+    /// Reads an entry.
+    ///
+    /// - Parameter isBeneath: whether the entry is the underlying assignment of an override, which has no experiment id
+    ///   and no layer.
     mutating func entry(isBeneath: Bool = false) throws(ProfileRecordDamage) -> ProfileRecord.Entry {
         let sourceAndFlags = try byte()
         let number = sourceAndFlags & ~(ProfileRecord.expiresFlag | ProfileRecord.layerFlag)
@@ -103,6 +110,7 @@ struct ProfileRecordDecoder {
         var beneath: ProfileRecord.Entry?
     }
 
+    /// Decodes the layer of an entry.
     static func layer(_ range: Range<Int>, of bytes: [UInt8]) throws(ProfileRecordDamage) -> Layer {
         var decoder = ProfileRecordDecoder(bytes, at: range.lowerBound)
         let members = try decoder.byte()
@@ -130,6 +138,7 @@ extension ProfileRecord {
     static let reasonFlag: UInt8 = 2
     static let beneathFlag: UInt8 = 4
 
+    /// Reads the header only.
     init(header bytes: [UInt8]) throws(ProfileRecordDamage) {
         var decoder = ProfileRecordDecoder(bytes)
         let version = try decoder.byte()
@@ -142,6 +151,7 @@ extension ProfileRecord {
         )
     }
 
+    /// Validates the entries, and the header against them.
     func checkEntries() throws(ProfileRecordDamage) {
         var decoder = ProfileRecordDecoder(bytes, at: entriesOffset)
         var found = 0
@@ -175,6 +185,7 @@ extension ProfileRecord {
         return layer.beneath?.expiresAt
     }
 
+    /// Whether bytes are UTF-8.
     private func isText(_ range: Range<Int>) -> Bool {
         bytes[range].allSatisfy { $0 < 0x80 } || String(validating: bytes[range], as: UTF8.self) != nil
     }
@@ -255,6 +266,8 @@ struct ProfileRecordEncoder {
         bytes.append(contentsOf: other)
     }
 
+    /// Writes an entry.
+    ///
     /// - Parameter experimentID: `nil` for the underlying assignment of an override.
     mutating func append(_ assignment: Assignment, in experimentID: Identifier?) {
         let flag = assignment.expiresAt == nil ? 0 : ProfileRecord.expiresFlag
@@ -282,6 +295,8 @@ struct ProfileRecordEncoder {
 }
 
 extension ProfileRecord {
+    /// Encodes entries.
+    ///
     /// - Parameter entries: in the byte order of experiment ids, without duplicates.
     init(ascending entries: [ProfileDraft.Entry]) {
         let earliest = Self.storedExpiry(entries.lazy.compactMap(\.assignment.earliestExpiry).min())
@@ -303,7 +318,8 @@ extension ProfileRecord {
         )
     }
 
-    /// The header's form of an earliest expiry. 0 means "never", so that times up to 1970 become 1.
+    /// Returns an earliest expiry in the form of the header, where 0 means "never". Times up to 1970 therefore become
+    /// 1.
     static func storedExpiry(_ expiry: Instant?) -> Int64 {
         expiry.map { max(1, $0.milliseconds) } ?? 0
     }

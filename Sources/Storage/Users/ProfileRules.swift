@@ -1,17 +1,21 @@
 public import Bucketing
 public import Chronology
 
-/// The rules of profile changes that all stores share. Pure: no I/O, no clock.
+/// The rules of profile changes that all stores share: what becomes of a profile when an app server saves variations,
+/// when this server decides, and when an admin sets an override or erases the user. Pure: no I/O, no clock.
+///
+/// A store calls ``apply(_:to:anonymous:by:at:)-(ProfileChange,_,_,_,_)`` in its transaction, and performs the write of
+/// the outcome.
 public struct ProfileRules: Sendable {
     /// The maximum number of assignments in a profile.
     public var assignmentLimit: Int
     /// The lifetime of an assignment since it was last saved, unless the experiment defines another one; `nil` means
     /// forever. An override expires only if its admin has set a time.
     public var assignmentTTL: TimeSpan?
-    /// The lifetimes that experiments define; `nil` means forever.
+    /// The lifetimes that experiments define instead, by experiment; `nil` means forever.
     public let lifetimes = DefinedValue<[Identifier: TimeSpan?]>([:])
-    /// The archived experiments, whose assignments do not count against the limit: users keep them, so that results stay
-    /// readable and an experiment may be unarchived.
+    /// The archived experiments, whose assignments do not count against the limit: users keep them, so that results
+    /// stay readable and an experiment may be unarchived.
     public let archived = DefinedValue<Set<Identifier>>([])
 
     public init(assignmentLimit: Int = 1_000, assignmentTTL: TimeSpan? = nil) {
@@ -76,6 +80,7 @@ public struct ProfileRules: Sendable {
         )
     }
 
+    /// Performs an operation other than an assignment of decisions.
     private func edit(
         _ draft: inout ProfileDraft, _ operation: ProfileChange.Operation, by author: String?, at now: Instant
     ) {
@@ -107,22 +112,25 @@ public struct ProfileRules: Sendable {
         }
     }
 
+    /// Saves the variations of a map, each as the conflict rule says.
     private func save(
         _ map: ExperimentBucketMap, onConflict rule: ProfileChange.ConflictRule, in draft: inout ProfileDraft,
         at now: Instant
     ) {
         // The entries are in order, so that those of a new profile are appended instead of inserted.
         for entry in map.entries {
-            let (experimentID, variationID) = (entry.experimentID, entry.variationID)
+            let experimentID = entry.experimentID
+            let variationID = entry.variationID
             draft.updateBeneath(experimentID) { assignment, override in
-                let isShown = override?.variationID == variationID
+                let isOfOverride = override?.variationID == variationID
                 guard let stored = assignment else {
-                    if !isShown { assignment = new(variationID, in: experimentID, .saved, at: now) }
+                    if !isOfOverride { assignment = new(variationID, in: experimentID, .saved, at: now) }
                     return
                 }
-                if stored.variationID != variationID, !isShown {
+                if stored.variationID != variationID, !isOfOverride {
                     if rule == .replace { assignment = new(variationID, in: experimentID, .saved, at: now) }
                 } else {
+                    // The variation stays, and the assignment is renewed if assignments expire.
                     let expiry = expiry(in: experimentID, from: now)
                     guard stored.expiresAt != nil || expiry != nil else { return }
                     assignment?.updatedAt = now
@@ -132,6 +140,7 @@ public struct ProfileRules: Sendable {
         }
     }
 
+    /// Stores a decision, unless the user has got another variation since the decision was made.
     func assign(
         _ candidate: ProfileChange.Candidate, in draft: inout ProfileDraft, anonymous: ProfileRecord?,
         at now: Instant
@@ -144,8 +153,8 @@ public struct ProfileRules: Sendable {
             } else if let other = anonymous?[candidate.experimentID].flatMap(TakeoverRules.assignment),
                 other.variationID != candidate.replacing
             {
-                // The decision has not seen this variation, which the datafile may no longer have. The caller decides
-                // again.
+                // The anonymous profile got this variation after the decision was made, and the datafile may not have
+                // it. Unless it is the decided one, nothing is stored, and the caller decides again.
                 if other.variationID == candidate.variationID {
                     assignment = takenOver(other, in: candidate.experimentID, at: now)
                 }
@@ -156,8 +165,7 @@ public struct ProfileRules: Sendable {
         }
     }
 
-    /// Returns another user's assignment in the form in which a profile stores it that takes it over. Taking over
-    /// counts as a save.
+    /// Returns an assignment of another user as the profile that takes it over stores it. Taking over counts as a save.
     func takenOver(_ other: Assignment, in experimentID: Identifier, at now: Instant) -> Assignment {
         Assignment(
             variationID: other.variationID, source: .merged, assignedAt: other.assignedAt, updatedAt: now,
@@ -188,6 +196,7 @@ public struct ProfileRules: Sendable {
         }
     }
 
+    /// Returns an assignment that begins now.
     private func new(
         _ variationID: Identifier, in experimentID: Identifier, _ source: Assignment.Source, at now: Instant
     ) -> Assignment {
@@ -196,6 +205,7 @@ public struct ProfileRules: Sendable {
             expiresAt: expiry(in: experimentID, from: now))
     }
 
+    /// Returns when an assignment expires that is saved now; `nil` for never.
     func expiry(in experimentID: Identifier, from now: Instant) -> Instant? {
         let lifetime: TimeSpan? = lifetimes.current[experimentID] ?? assignmentTTL
         return lifetime.map { now + $0 }
@@ -203,7 +213,8 @@ public struct ProfileRules: Sendable {
 }
 
 extension ProfileChange.Operation {
-    /// A lower bound of the resulting number of assignments, by which too many are refused before they are inserted.
+    /// A lower bound of the number of assignments after the operation, so that too many are refused before they are
+    /// inserted.
     fileprivate var minimumAssignments: Int {
         switch self {
         case .replace(let map), .save(let map, _), .restore(_, let map, _): map.entries.count
@@ -211,6 +222,7 @@ extension ProfileChange.Operation {
         }
     }
 
+    /// An upper bound of the number of assignments that the operation adds, for which memory is reserved.
     fileprivate var maximumNewAssignments: Int {
         switch self {
         case .replace(let map), .save(let map, _): map.entries.count
@@ -227,109 +239,5 @@ extension ProfileChange.Operation {
         case .replace, .save: true
         case .restore, .assign, .override, .remove, .erase, .eraseKeepingTotals: false
         }
-    }
-}
-
-/// A decoded profile that is being changed.
-struct ProfileDraft {
-    struct Entry {
-        let experimentID: Identifier
-        var assignment: Assignment
-    }
-
-    /// In the byte order of experiment ids.
-    private var entries: [Entry] = []
-    /// The index after the entry that was updated last.
-    private var next = 0
-
-    /// Decodes the entries that have not expired, with capacity for more.
-    init(_ record: ProfileRecord?, at now: Instant, room: Int = 0) {
-        entries.reserveCapacity((record?.count ?? 0) + room)
-        guard let record else { return }
-        for entry in record.entries {
-            let assignment: Assignment?
-            if entry.layer.isEmpty {
-                let isPresent = entry.expiresAt.map { $0 > now } ?? true
-                assignment = isPresent ? record.assignment(of: entry) : nil
-            } else {
-                assignment = record.assignment(of: entry).visible(at: now)
-            }
-            guard let assignment else { continue }
-            entries.append(Entry(experimentID: record.experimentID(of: entry), assignment: assignment))
-        }
-    }
-
-    var isEmpty: Bool { entries.isEmpty }
-    var count: Int { entries.count }
-    var record: ProfileRecord { ProfileRecord(ascending: entries) }
-
-    /// Passes the assignment in an experiment to a closure, which may change, set or remove it.
-    mutating func update(_ experimentID: Identifier, _ change: (inout Assignment?) -> Void) {
-        let index = index(of: experimentID)
-        next = index + 1
-        guard isPresent(experimentID, at: index) else {
-            var new: Assignment?
-            change(&new)
-            guard let new else { return }
-            // Most entries are new and come in order; `insert` at the end costs far more than `append`.
-            if index == entries.count {
-                entries.append(Entry(experimentID: experimentID, assignment: new))
-            } else {
-                entries.insert(Entry(experimentID: experimentID, assignment: new), at: index)
-            }
-            return
-        }
-        var assignment: Assignment? = entries[index].assignment
-        change(&assignment)
-        if let assignment {
-            entries[index].assignment = assignment
-        } else {
-            entries.remove(at: index)
-        }
-    }
-
-    /// Passes the assignment in an experiment to a closure, which may change, set or remove it. If an override covers
-    /// the assignment, the closure gets the underlying assignment, and the override as its second argument.
-    mutating func updateBeneath(
-        _ experimentID: Identifier, _ change: (_ assignment: inout Assignment?, _ override: Assignment?) -> Void
-    ) {
-        update(experimentID) { assignment in
-            // The usual case copies nothing.
-            guard assignment?.source == .override, let override = assignment else { return change(&assignment, nil) }
-            var beneath = override.layer?.beneath
-            change(&beneath, override)
-            assignment = override.covering(beneath)
-        }
-    }
-
-    /// Removes assignments by their experiments. Overrides stay, without the underlying assignment.
-    mutating func removeBeneath(where isGone: (Identifier) -> Bool) {
-        entries.removeAll { $0.assignment.source != .override && isGone($0.experimentID) }
-        for index in entries.indices where entries[index].assignment.layer?.beneath != nil {
-            guard isGone(entries[index].experimentID) else { continue }
-            entries[index].assignment = entries[index].assignment.covering(nil)
-        }
-    }
-
-    /// The index of the experiment, or where to insert it.
-    private func index(of experimentID: Identifier) -> Int {
-        // The entries of a change are in order and mostly the same as those of the profile.
-        if isPresent(experimentID, at: next) { return next }
-        guard let last = entries.last, !(last.experimentID < experimentID) else { return entries.count }
-        var low = 0
-        var high = entries.count
-        while low < high {
-            let middle = (low + high) / 2
-            if entries[middle].experimentID < experimentID {
-                low = middle + 1
-            } else {
-                high = middle
-            }
-        }
-        return low
-    }
-
-    private func isPresent(_ experimentID: Identifier, at index: Int) -> Bool {
-        index < entries.count && entries[index].experimentID == experimentID
     }
 }

@@ -11,6 +11,7 @@ extension StoreQuery<[RemovedUser]> {
 }
 
 extension RemovedUser {
+    /// The columns in the order of ``init(_:)``.
     package static let columns = "user_hash, removed_at, account"
 
     /// - Parameter row: a row with the ``columns``.
@@ -18,6 +19,7 @@ extension RemovedUser {
         self.init(userHash: row.integer(0), removedAt: row.instant(1), account: row.optionalIdentifier(2))
     }
 
+    /// Selects the erasures and merges of users.
     package static func query(of userIDs: [Identifier], _ dialect: SQLDialect) -> SQLQuery {
         let hashes =
             switch dialect {
@@ -38,10 +40,11 @@ extension RemovedUser {
     ) -> [SQLQuery] {
         let (hash, user) = (SQLValue.integer(ErasureRules.hash(userID)), SQLValue.text(userID))
         var statements = [
-            // Earlier removals of users who were merged into this one.
+            // Users who were merged into this user earlier now belong to the account, or are erased with this user.
             SQLQuery(
                 "move_removed_users", "UPDATE removed_users SET account = $2 WHERE account = $1", user, .text(account)),
-            // An equal last removal is replaced, because some apps log in at each start.
+            // If the last removal of the user was the same, it is replaced. Otherwise apps that log in at each start
+            // would add a row each time.
             SQLQuery(
                 account == nil ? "repeat_erasure" : "repeat_merge",
                 """
@@ -65,6 +68,7 @@ extension RemovedUser {
         return statements
     }
 
+    /// Deletes the removals that are no longer remembered; see ``ErasureRules/memoryForEdges``.
     package static func prune(before now: Instant) -> SQLQuery {
         SQLQuery(
             "prune_removed_users", "DELETE FROM removed_users WHERE removed_at < $1",
@@ -79,6 +83,7 @@ extension RemovedUser {
         "action = 'profile.merge' AND \(mergedUser(dialect)) \(comparison)"
     }
 
+    /// Returns the expression for the id of the merged user in an audit entry about a merge.
     package static func mergedUser(_ dialect: SQLDialect) -> String {
         switch dialect {
         case .sqlite: "(after ->> 'from')"
@@ -88,6 +93,7 @@ extension RemovedUser {
 }
 
 extension SQLDialect {
+    /// The expression for the column `after` of an audit entry about a merge, without the id of the merged user.
     fileprivate var afterWithoutFrom: String {
         switch self {
         // The dollar sign is written as char(36), because it would begin a parameter.

@@ -1,8 +1,8 @@
 public import Bucketing
 public import JSON
 
-/// The conditions of a segment or an audience, compiled to attribute numbers so that a scan evaluates millions of
-/// records in place.
+/// The conditions of a segment or an audience, compiled for a scan of all users. Attributes are found by number instead
+/// of by name, and values are compared in the encoded records, so that a scan can evaluate millions of them.
 public struct SegmentMatcher: Sendable {
     private let test: BoundCondition
 
@@ -73,29 +73,31 @@ private indirect enum BoundCondition: Sendable {
         case .not(let condition): condition.evaluate(fields).map { !$0 }
         case .outside(let condition): condition.evaluate(fields) != true
         case .attribute(let number, let test): test.evaluate(fields.field(number))
-        case .constant(let answer): answer
+        case .constant(let value): value
         }
     }
 
+    /// Evaluates a conjunction or a disjunction with three values: true, false and unknown (`nil`).
+    ///
     /// - Parameter decisive: the value of an operand that determines the result, even if another operand is unknown.
     private static func evaluate(_ conditions: [BoundCondition], _ fields: AttributeFields, decisive: Bool) -> Bool? {
-        var sawUnknown = false
+        var hasUnknown = false
         for condition in conditions {
-            guard let answer = condition.evaluate(fields) else {
-                sawUnknown = true
+            guard let value = condition.evaluate(fields) else {
+                hasUnknown = true
                 continue
             }
-            if answer == decisive { return decisive }
+            if value == decisive { return decisive }
         }
-        return sawUnknown ? nil : !decisive
+        return hasUnknown ? nil : !decisive
     }
 }
 
 /// The extent of a segment scan.
 public enum SegmentScan: Sendable {
-    /// A page of users that follow this one; `nil` starts at the first user.
+    /// A page of users of the segment, which begins after this user; `nil` begins at the first user.
     case users(after: Identifier?)
-    /// All users; they are counted but not listed.
+    /// The number of users of the segment, without their ids.
     case size
 }
 

@@ -17,7 +17,7 @@ public struct StickyDocumentKey: Sendable, Hashable {
 /// Statsig SDKs store their variations.
 ///
 /// Documents neither expire nor lose the assignments of older bucket versions, which the SDKs use to exclude users.
-/// Erasing a user erases every document whose value is the user's id, whatever the attribute is called.
+/// Erasing a user erases every document whose value is the user's id, with any attribute name.
 public struct StickyDocument: Sendable, Equatable {
     public var key: StickyDocumentKey
     /// For GrowthBook: the key of a variation by `<experiment>__<bucketVersion>`. For Statsig: a JSON text by

@@ -1,4 +1,5 @@
-/// The rules of taking over assignments from another id, at a login, in a merge, or by an `anonymous_id` in a request:
+/// The rules by which a user takes over the assignments of another id: in a merge at a login, or by an `anonymous_id`
+/// in a request.
 ///
 /// - **Only an admin makes an override**: by `PUT …/experiments/{experiment}`, or by importing a profile that has one.
 /// - **Only assignments are taken over**, as source ``Assignment/Source/merged``. Overrides and variations forced for a

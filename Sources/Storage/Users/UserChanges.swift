@@ -33,8 +33,8 @@ extension UserChange<ProfileMergeResult> {
 }
 
 extension UserChange<Identifier?> {
-    /// Forces a variation on a user, or with `nil` removes the forced one, and records that in the audit log. The result
-    /// is the variation forced before, if any.
+    /// Forces a variation on a user, or with `nil` removes the forced one, and records that in the audit log. The
+    /// result is the variation forced before, if any.
     public static func forceVariation(
         _ variationKey: Identifier?, experimentKey: Identifier, userID: Identifier, sdkKey: String, by author: Author
     ) -> Self {
@@ -46,7 +46,7 @@ extension UserChange<Identifier?> {
 }
 
 extension UserChange<Void> {
-    /// Stores a user's totals of the series of an experiment that are being filled, and deletes those of dropped
+    /// Stores a user's totals of the series of an experiment that are being filled, and deletes the totals of dropped
     /// series.
     package static func settleSeries(of userID: Identifier, in experimentID: Identifier) -> Self {
         Self(of: userID) { records, tallies, _ in

@@ -50,7 +50,8 @@ extension StoreQuery<UserRecordPage> {
                     WHERE user_id > $1 AND (profile IS NOT NULL OR attributes IS NOT NULL) ORDER BY user_id LIMIT $2
                     """
                 }
-            var (lines, rows) = (UserRecordLines(), 0)
+            var lines = UserRecordLines()
+            var rows = 0
             let query = SQLQuery("user_records", sql, .text(after?.string ?? ""), .integer(limit))
             return Reading([
                 (
@@ -63,14 +64,14 @@ extension StoreQuery<UserRecordPage> {
                     }
                 )
             ]) {
-                // The next page may have another row of the last user.
+                // The line of the last user waits for the next page, which may have another row of the user.
                 .value(lines.page(isLast: rows < limit))
             }
         }
     }
 }
 
-/// A user of whom a profile or attributes are stored.
+/// A user with a stored profile or attributes.
 public struct KnownUser: Sendable, Equatable {
     public var userID: Identifier
     /// The number of assignments that have not expired.
@@ -114,9 +115,8 @@ extension StoreQuery<[KnownUser]> {
             return Reading([(query, take)]) { () throws(StorageError) in
                 let now = context.clock.now()
                 var users: [KnownUser] = []
-                for (userID, record, hasAttributes) in rows.prefix(while: {
-                    $0.userID.string.utf8.starts(with: prefix.utf8)
-                }) {
+                let withPrefix = rows.prefix { row in row.userID.string.utf8.starts(with: prefix.utf8) }
+                for (userID, record, hasAttributes) in withPrefix {
                     let profile = try record.flatMap { record throws(StorageError) in
                         try ProfileRecord(stored: record, of: userID).visible(at: now)
                     }
@@ -180,6 +180,7 @@ extension StoreQuery<SegmentPage> {
         }
     }
 
+    /// Reads the next users, and continues until the page has users or all users were scanned.
     private static func step(
         _ matcher: SegmentMatcher, _ scope: SegmentScan, _ former: SegmentPage, _ context: ReadingContext
     ) -> Reading<SegmentPage> {
@@ -195,7 +196,8 @@ extension StoreQuery<SegmentPage> {
         let query = SQLQuery(
             "segment_scan", sql, .text(former.last?.string ?? ""), .integer(context.scanRows))
         let isListing = if case .users = scope { true } else { false }
-        var (page, rows) = (former, 0)
+        var page = former
+        var rows = 0
         page.last = nil
         return Reading([
             (

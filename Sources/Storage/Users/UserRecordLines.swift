@@ -15,9 +15,11 @@ public struct UserRecordPage: Sendable {
 package struct UserRecordLines {
     private var writer = JSONWriter(capacity: 1 << 16)
     private var count = 0
-    /// The user of the last row, whose line is written when another begins.
+    /// The user of the last row. The line is written when the row of another user begins.
     private var userID: [UInt8] = []
-    private var (profile, attributes): ([UInt8], [UInt8]) = ([], [])
+    /// The stored records of that user; empty if there are none.
+    private var profile: [UInt8] = []
+    private var attributes: [UInt8] = []
     /// The last user whose line was written.
     private var written: [UInt8] = []
 

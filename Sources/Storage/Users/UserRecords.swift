@@ -3,18 +3,22 @@ public import Chronology
 
 /// The records of one user that a store has read, and the writes that a rule requests.
 ///
-/// Rules are pure: they work on records in memory. A rule checks with ``has(_:)`` that the parts that it needs have
-/// been read, before it changes anything. If some have not, it returns `nil`; the store reads the parts that
-/// ``takeMissing()`` returns, and applies the rule again. Once the rule returns a result, the store performs ``writes``
-/// in order, in the same transaction. A store behind a network can read the missing parts of many users in one round
-/// trip.
+/// Rules are pure: they work on records in memory. A rule and the store take turns:
+///
+/// 1. The rule checks with ``has(_:)`` that the parts that it needs have been read. If some have not, it returns `nil`
+/// before
+///    it changes anything.
+/// 2. The store reads the parts that ``takeMissing()`` returns, and calls the rule again. A store behind a network can
+/// read
+///    the missing parts of many users in one round trip.
+/// 3. Once the rule returns a result, the store performs the ``writes`` in order, in the same transaction.
 public struct UserRecords: Sendable {
     /// A part of the records of a user, about as much as one query reads.
     public enum Part: Hashable, Sendable {
         case profile
-        /// The numbers of goal events and audit entries of the user.
+        /// How many goal events and audit entries the user has; see ``OtherRecords``.
         case otherRecords
-        /// The sticky documents of attributes with this user's id.
+        /// The sticky documents of attributes whose value is this user's id.
         case stickyDocuments
         case attributes
         /// The names and numbers of all attributes in the schema.
@@ -26,7 +30,7 @@ public struct UserRecords: Sendable {
         case exposure(experimentID: Identifier)
         /// The user's totals of all goals in one experiment.
         case totals(experimentID: Identifier)
-        /// Single totals of the user.
+        /// The user's totals with these keys.
         case someTotals([TotalKey])
         /// The goal events that happened at this time or later.
         case goalEvents(since: Instant)
@@ -73,7 +77,7 @@ public struct UserRecords: Sendable {
         }
     }
 
-    /// The numbers of records whose content rules do not need.
+    /// How many records the user has of the kinds whose content rules do not need.
     public struct OtherRecords: Sendable, Equatable {
         public var goalEvents: Several
         public var auditEntries: Several
@@ -89,8 +93,9 @@ public struct UserRecords: Sendable {
         public var isEmpty: Bool { goalEvents.count == 0 && auditEntries.count == 0 }
     }
 
-    /// The number of records of one kind, and the greatest of their own numbers. Such records never change, so they can
-    /// be read later page by page, without records that were added meanwhile.
+    /// How many records of one kind there are, and the greatest of their numbers. Records of these kinds never change
+    /// and are numbered in ascending order, so they can be read later page by page, up to ``newest``, without later
+    /// records.
     public struct Several: Sendable, Equatable {
         public var count: Int
         /// The greatest number of a record; 0 if there are none.
@@ -114,7 +119,7 @@ public struct UserRecords: Sendable {
         }
     }
 
-    /// The user's total of one goal in one experiment.
+    /// The key of a user's total: the experiment, and a goal or the name of a series.
     public struct TotalKey: Hashable, Sendable {
         public var experimentID: Identifier
         public var goal: Identifier
@@ -148,7 +153,7 @@ public struct UserRecords: Sendable {
         case deleteProfile(replacing: ProfileRecord?)
         case putForcedVariation(ForcedVariation)
         case deleteForcedVariation(ForcedVariation)
-        /// Stores an exposure under a new number, in place of the one to the same experiment.
+        /// Stores an exposure under a new number. It replaces the user's exposure to the same experiment.
         case putExposure(StoredExposure)
         case putTotal(UserGoal, TotalKey)
         /// Deletes the user's totals of all goals in an experiment.
@@ -156,7 +161,8 @@ public struct UserRecords: Sendable {
         case insertGoalEvent(GoalEvent)
         /// Stores an allocation period, unless there is one with its number.
         case putPeriod(AllocationPeriod, experimentID: Identifier)
-        /// Stores a series with a new value of a breakdown, which concerns all users, and raises the version of all series.
+        /// Stores a series with a new value of a breakdown, which concerns all users, and raises the version of all
+        /// series.
         case putSeries(TrackedSeries)
         /// - Parameter changed: the numbers of the attributes that differ from the stored ones.
         case putAttributes(AttributeRecord, changed: [UInt32])
@@ -185,21 +191,23 @@ public struct UserRecords: Sendable {
     public var exposures: [StoredExposure] = []
     public var totals: [TotalKey: UserGoal] = [:]
     public var goalEvents: [GoalValue] = []
-    /// The ids of senders that stored goal events have, of those that were asked for.
+    /// Of the requested sender's ids, those that stored goal events of the user have.
     public var senderIDs: Set<Identifier> = []
-    /// Of one experiment, in any order.
+    /// The allocation periods of one experiment, in any order.
     public var periods: [AllocationPeriod] = []
     /// The history of one experiment's status, in any order.
     public var statuses: [StatusPeriod] = []
     /// The version of the newest datafile of all projects; 0 if there is none.
     public var newestDatafile: Int64 = 0
     public var series: [TrackedSeries] = []
-    /// The erasures and merges that were requested, and perhaps earlier ones.
+    /// The requested erasures and merges of the user, and perhaps earlier ones.
     public var removals: [RemovedUser] = []
 
     /// The writes of the rule that was applied, in order.
     public private(set) var writes: [Write] = []
+    /// The parts that have been read.
     private var known: [Part] = []
+    /// The parts that the rule needs and that have not been read.
     private var missing: [Part] = []
 
     public init(userID: Identifier) {
@@ -213,7 +221,7 @@ public struct UserRecords: Sendable {
         return missing
     }
 
-    /// Forgets what rows of a part that is read next would be added to.
+    /// Empties a part that consists of several rows before they are read, because each row is added to the part.
     package mutating func begin(_ part: Part) {
         switch part {
         case .otherRecords: otherRecords = OtherRecords()
@@ -253,7 +261,8 @@ public struct UserRecords: Sendable {
 
     // MARK: For rules
 
-    /// Whether all these parts have been read. Those that have not are added to the missing parts.
+    /// Whether these parts have been read, and all that were checked before. Parts that have not are added to the
+    /// missing ones.
     mutating func has(_ parts: [Part]) -> Bool {
         for part in parts where !known.contains(part) && !missing.contains(part) { missing.append(part) }
         return missing.isEmpty
@@ -263,16 +272,19 @@ public struct UserRecords: Sendable {
         writes.append(write)
     }
 
+    /// Stores a new allocation period.
     mutating func add(_ period: AllocationPeriod, of experimentID: Identifier) {
         write(.putPeriod(period, experimentID: experimentID))
         periods.append(period)
     }
 
+    /// Stores a changed series.
     mutating func put(_ changed: TrackedSeries) {
         write(.putSeries(changed))
         series = series.map { $0.number == changed.number ? changed : $0 }
     }
 
+    /// Returns the user's exposure to an experiment; `nil` if there is none.
     func exposure(to experimentID: Identifier) -> StoredExposure? {
         exposures.first { $0.exposure.experimentID == experimentID }
     }
@@ -294,7 +306,7 @@ extension UserRecords.Stored {
 }
 
 extension UserRecords.Stored<ProfileRecord> {
-    /// Decodes what a store has of a user.
+    /// Decodes the stored profile of a user.
     ///
     /// - Parameter bytes: `nil` if there is no record.
     public init(_ bytes: [UInt8]?, of userID: Identifier) {
@@ -303,7 +315,7 @@ extension UserRecords.Stored<ProfileRecord> {
 }
 
 extension UserRecords.Stored<AttributeRecord> {
-    /// Decodes what a store has of a user.
+    /// Decodes the stored attributes of a user.
     ///
     /// - Parameter bytes: `nil` if there is no record.
     public init(_ bytes: [UInt8]?, of userID: Identifier) {
