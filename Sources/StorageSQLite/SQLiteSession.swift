@@ -1,12 +1,14 @@
 import Bucketing
 import Storage
 
-/// The session of one executor with a ``SQLiteStore``. Lookups complete before the call returns, from the caches or the
-/// database. Scans run in the background, and changes on the writer's queue; both complete on the executor.
+/// The session of one executor, mostly an event loop, with a ``SQLiteStore``.
+///
+/// Lookups complete before the call returns, from the caches or the database. Other reads run on the threads of background
+/// readers, and changes on the writer's queue; both complete on the executor.
 final class SQLiteSession: StoreSession {
     let store: SQLiteStore
     let executor: any StoreExecutor
-    /// Opened on demand: a session that only writes needs neither a connection nor caches.
+    /// Opened at the first lookup: a session that only writes needs neither a connection nor caches.
     private var reader: SQLiteReader?
     private var isInBatch = false
     private var isClosed = false

@@ -13,6 +13,11 @@ struct SQLiteError: Error, CustomStringConvertible {
         self.message = message
     }
 
+    /// The last error of a connection.
+    ///
+    /// - Parameters:
+    ///   - handle: the connection; `nil` for a call that bypassed it.
+    ///   - code: the result of the call.
     init(_ handle: OpaquePointer?, _ code: Int32) {
         self.code = handle.map { sqlite3_extended_errcode($0) } ?? code
         message = handle.map { String(cString: sqlite3_errmsg($0)) } ?? String(cString: sqlite3_errstr(code))
@@ -33,7 +38,7 @@ struct SQLiteError: Error, CustomStringConvertible {
     /// the write-ahead log beside it belongs to the former file.
     static let fileHasMoved = SQLITE_READONLY | (4 << 8)
 
-    /// Ours alone: the file or its log was overwritten in place; see ``ContentsCheck``.
+    /// The file or its log was overwritten in place; see ``ContentsCheck``. Not a code of SQLite.
     static let fileWasOverwritten = SQLITE_READONLY | (200 << 8)
 
     private var concernsFiles: Bool { code == Self.fileHasMoved || code == Self.fileWasOverwritten }
