@@ -1,9 +1,9 @@
 /// Decides at the end of a batch whether to send the waiting statements now, or together with those of the next batch.
 ///
-/// An exchange sends statements to the database and receives their results. When it ends, the clients that get responses are
-/// about to send their next requests. Without a pause, the statements of requests that arrived during the exchange would be
-/// sent without those of the next requests, and exchanges would be half as large as possible. A pause is one iteration of
-/// the event loop that does not sleep: a few microseconds if nothing arrives.
+/// An exchange sends statements to the database and receives their results. When it ends, the clients that get
+/// responses are about to send their next requests. Without a pause, the statements of requests that arrived during the
+/// exchange would be sent without those of the next requests, and exchanges would be half as large as possible. A pause
+/// is one iteration of the event loop that does not sleep: a few microseconds if nothing arrives.
 struct BatchCoalescer {
     /// The maximum number of pauses in a row.
     static let mostPauses = 4

@@ -1,7 +1,7 @@
 import Storage
 
-/// Decides whether one kind of operations, lookups or writes, counts as failing. It reads no clock: the caller passes times
-/// in monotonic nanoseconds.
+/// Decides whether one kind of operations, lookups or writes, counts as failing. It reads no clock: the caller passes
+/// times in monotonic nanoseconds.
 ///
 /// One success ends a failure, unless failures and successes have been alternating for longer than ``onset``, as they
 /// do while only some connections work. Then the failure ends with the first success after ``hold`` without failures.
@@ -11,8 +11,8 @@ struct Health {
     /// How long no operation must fail before a lasting failure can end, in nanoseconds.
     static let hold: UInt64 = 1_500_000_000
 
-    /// After how many nanoseconds a changed reason is reported. The first reason is often only that the connection was lost,
-    /// and a later one tells why.
+    /// After how many nanoseconds a changed reason is reported. The first reason is often only that the connection was
+    /// lost, and a later one tells why.
     static let nextReport: UInt64 = 5_000_000_000
 
     /// Why operations fail; `nil` if they work.

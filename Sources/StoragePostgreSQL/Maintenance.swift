@@ -3,9 +3,10 @@ import Chronology
 import Dispatch
 import Storage
 
-/// The background work of a server. At each tick of a timer it reads the server's clock, the size of the feed and, less often,
-/// the number of profiles. One server at a time, which has the lease, also sweeps: it deletes expired assignments, old goal
-/// events, old audit entries, values of deleted attributes and old rows of the feed, and folds tallies.
+/// The background work of a server. At each tick of a timer it reads the server's clock, the size of the feed and, less
+/// often, the number of profiles. One server at a time, which has the lease, also sweeps: it deletes expired
+/// assignments, old goal events, old audit entries, values of deleted attributes and old rows of the feed, and folds
+/// tallies.
 ///
 /// Sweeps use small transactions. Readers do not depend on them.
 final class Maintenance: @unchecked Sendable {
@@ -14,15 +15,16 @@ final class Maintenance: @unchecked Sendable {
     private let executor = DispatchExecutor(label: "postgresql-maintenance", qos: .utility)
     /// The session for sweeps.
     private let session: PostgreSQLSession
-    /// The session for probes, with its own connections: a probe must wait neither for sweeps nor for a standby that a sweep
-    /// waits for.
+    /// The session for probes, with its own connections: a probe must wait neither for sweeps nor for a standby that a
+    /// sweep waits for.
     private let probing: PostgreSQLSession
     private let timer: any DispatchSourceTimer
     private var isSweeping = false
     /// The number of ticks so far.
     private var ticks = 0
-    /// The number of the last row of `tallies` that the present sweep has folded. The next step begins after it, so that it
-    /// need not skip the deleted rows. The next sweep begins at 0: a row may be committed after one with a higher number.
+    /// The number of the last row of `tallies` that the present sweep has folded. The next step begins after it, so
+    /// that it need not skip the deleted rows. The next sweep begins at 0: a row may be committed after one with a
+    /// higher number.
     private var lastFolded: Int64 = 0
 
     /// The number of the last row of the feed at the previous sweep.
@@ -187,7 +189,8 @@ final class Maintenance: @unchecked Sendable {
 
     /// Runs statements in one transaction.
     ///
-    /// - Returns: `nil` after a failure, which is not reported: readiness and metrics show the failures of other transactions.
+    /// - Returns: `nil` after a failure, which is not reported: readiness and metrics show the failures of other
+    ///   transactions.
     private func write(_ queries: [SQLQuery]) async -> [Rows]? {
         let results = try? await session.read([Statement.begin()] + queries + [Statement.commit()], onlyReads: false)
         return results.map { Array($0.dropFirst().dropLast()) }
@@ -227,15 +230,15 @@ final class Maintenance: @unchecked Sendable {
         return (isStored && !removed.isEmpty || hasAdvanced) && found.count == batch
     }
 
-    /// Deletes the rows of users about whom nothing is stored any more. Removes the mark of the other rows, so that the next
-    /// sweep does not find them.
+    /// Deletes the rows of users about whom nothing is stored any more. Removes the mark of the other rows, so that the
+    /// next sweep does not find them.
     ///
     /// - Returns: whether all of the rows were dealt with.
     private func deleteEmptyRows(of users: [Identifier]) async -> Bool {
         guard !users.isEmpty else { return false }
         let forcedVariations = SQLQuery.each(UserRecords.PartRows.forcedVariations.rows, of: users)
-        // The versions are read first. If something is stored about a user after that, the row gets another version and is not
-        // deleted.
+        // The versions are read first. If something is stored about a user after that, the row gets another version and
+        // is not deleted.
         guard
             let rows = try? await session.read([UserRows.emptyRows(.texts(users.map(\.string))), forcedVariations])
         else { return false }
@@ -319,8 +322,8 @@ final class Maintenance: @unchecked Sendable {
 
     // MARK: The feed
 
-    /// Deletes the feed's rows whose time is over. Rows that are newer than the previous sweep are left alone: a transaction
-    /// with a lower number may still be open.
+    /// Deletes the feed's rows whose time is over. Rows that are newer than the previous sweep are left alone: a
+    /// transaction with a lower number may still be open.
     private func deleteFeed(at now: Instant) async -> Bool {
         let mode = store.settings.feed
         let batch = store.settings.retentionBatch

@@ -6,15 +6,16 @@ public struct PostgreSQLConfiguration: Sendable {
     /// A connection string of libpq: `postgresql://…`, also with several hosts and `target_session_attrs=read-write`.
     public var url: String
     public var settings: StoreSettings
-    /// Whether connections go through a pooler in transaction mode, such as PgBouncer. Then statements are not prepared by
-    /// name, and sessions have no settings. A pooler that is not configured here is noticed; see ``PoolerDetection``.
+    /// Whether connections go through a pooler in transaction mode, such as PgBouncer. Then statements are not prepared
+    /// by name, and sessions have no settings. A pooler that is not configured here is noticed; see
+    /// ``PoolerDetection``.
     public var isPooled = false
     /// Whether a pooler was noticed; shared by the copies of a configuration.
     let pooler = PoolerDetection()
     /// The state of the servers; shared by the copies of a configuration.
     let cluster = Cluster()
-    /// The number of connections of a session, at least 1. With 2, lookups go on during a commit; with more, changes of other
-    /// users do, too.
+    /// The number of connections of a session, at least 1. With 2, lookups go on during a commit; with more, changes of
+    /// other users do, too.
     public var connectionsPerSession = 2
     /// How long the database may take for a request before the request fails, in seconds.
     public var statementTimeout = 10.0
@@ -44,11 +45,12 @@ public struct PostgreSQLConfiguration: Sendable {
     }
 }
 
-/// Notices a pooler that nobody configured. Clients of a pooler share the sessions of the server, so that prepared statements
-/// of one client appear in or vanish from the session of another.
+/// Notices a pooler that nobody configured. Clients of a pooler share the sessions of the server, so that prepared
+/// statements of one client appear in or vanish from the session of another.
 ///
 /// A pooler in transaction mode tells its clients another process id than that of the backend that serves them; see
-/// ``Handle/inspect(_:within:)``. A pooler that hides the difference is noticed at the first error of a prepared statement.
+/// ``Handle/inspect(_:within:)``. A pooler that hides the difference is noticed at the first error of a prepared
+/// statement.
 final class PoolerDetection: Sendable {
     private let found = Atomic<Bool>(false)
 

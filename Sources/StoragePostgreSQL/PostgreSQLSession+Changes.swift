@@ -99,8 +99,8 @@ extension PostgreSQLSession {
         }
     }
 
-    /// Takes the changes of the next transaction, in order: as many as can be combined, but none from the first change of a
-    /// user on whom a transaction is in progress.
+    /// Takes the changes of the next transaction, in order: as many as can be combined, but none from the first change
+    /// of a user on whom a transaction is in progress.
     private func takeChanges() -> [PendingChange] {
         var changes: [PendingChange] = []
         var steps = 0
@@ -132,7 +132,8 @@ extension PostgreSQLSession {
 
     // MARK: Rows that others have locked
 
-    /// Takes over changes of users whose rows somebody else has locked. They wait for the locks, while other changes go on.
+    /// Takes over changes of users whose rows somebody else has locked. They wait for the locks, while other changes go
+    /// on.
     func block(_ changes: [PendingChange]) {
         blocked += changes
         startLane()
@@ -158,8 +159,8 @@ extension PostgreSQLSession {
         }
     }
 
-    /// Moves waiting changes to the blocked ones if an earlier change of the same user is blocked, so that the changes of a user
-    /// stay in order.
+    /// Moves waiting changes to the blocked ones if an earlier change of the same user is blocked, so that the changes
+    /// of a user stay in order.
     private func setAsideBlocked() {
         guard let lane, lane.isBusy || !blocked.isEmpty else { return }
         var users = blocked.reduce(into: lane.users) { users, change in users.formUnion(change.steps.map(\.userID)) }

@@ -31,8 +31,8 @@ extension PostgreSQLSession {
         if !isInBatch { sendLookups() }
     }
 
-    /// Whether the database can contain a user. A text with NUL cannot be stored, and as a parameter it would make the whole
-    /// query fail, with the lookups of other users.
+    /// Whether the database can contain a user. A text with NUL cannot be stored, and as a parameter it would make the
+    /// whole query fail, with the lookups of other users.
     private static func mayBeStored(_ userID: Identifier) -> Bool { !userID.string.utf8.contains(0) }
 
     private func noteLookup() {

@@ -1,8 +1,8 @@
 import Bucketing
 import Storage
 
-/// Turns the changes of the store's interface into ``PendingChange``s, whose steps apply the rules of `Storage`, and into
-/// ``ProjectChange``s.
+/// Turns the changes of the store's interface into ``PendingChange``s, whose steps apply the rules of `Storage`, and
+/// into ``ProjectChange``s.
 extension PostgreSQLSession {
     // MARK: Profiles
 
@@ -24,8 +24,8 @@ extension PostgreSQLSession {
             { step($0, by: author, $1) }, completion)
     }
 
-    /// Returns the step that applies a change of a profile and stores its result in `outcome`. It fails without effect if an
-    /// assignment was decided with a datafile that is no longer the newest.
+    /// Returns the step that applies a change of a profile and stores its result in `outcome`. It fails without effect
+    /// if an assignment was decided with a datafile that is no longer the newest.
     private func step(
         _ change: ProfileChange, by author: Author?, _ outcome: Outcome<ProfileChangeResult>
     ) -> ChangeStep {
@@ -129,8 +129,8 @@ extension PostgreSQLSession {
                     return true
                 }
             },
-            // A change of two users moves rows in the database, which the rules of other changes in the same transaction would
-            // not see.
+            // A change of two users moves rows in the database, which the rules of other changes in the same
+            // transaction would not see.
             isAlone: changes.contains { $0.userIDs.count > 1 }, completion)
     }
 

@@ -4,8 +4,8 @@ import Storage
 
 /// The session of one executor with a ``PostgreSQLStore``, with its own connections.
 ///
-/// Lookups and changes are collected during a batch of the executor, and sent at its end. Waiting lookups become one query
-/// (`PostgreSQLSession+Lookups.swift`), waiting changes one transaction (`PostgreSQLSession+Changes.swift`, and
+/// Lookups and changes are collected during a batch of the executor, and sent at its end. Waiting lookups become one
+/// query (`PostgreSQLSession+Lookups.swift`), waiting changes one transaction (`PostgreSQLSession+Changes.swift`, and
 /// ``OptimisticTransaction``). What arrives during an exchange waits for the next one.
 final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     // Safe: used on its executor only.
@@ -108,11 +108,13 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     func endBatch() {
         isInBatch = false
         let waits = profileLookups.count + attributeLookups.count + waitingChanges
-        // While a flush is put off, the job keeps an event loop awake. On an executor without batches it does the flush.
+        // While a flush is put off, the job keeps an event loop awake. On an executor without batches it does the
+        // flush.
         if !coalescer.shouldWait(waiting: waits) || !executor.submit({ self.flush() }) { flush() }
     }
 
-    /// Sends waiting lookups and changes, except within a batch. Closes the connections once nothing is left of a closed session.
+    /// Sends waiting lookups and changes, except within a batch. Closes the connections once nothing is left of a
+    /// closed session.
     func flush() {
         guard !isInBatch else { return }
         sendLookups()
@@ -190,7 +192,8 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         read(query.reading(store.readingContext), completion)
     }
 
-    /// Runs the steps of a reading, in one snapshot if there are several, and then those of the next reading, if there is one.
+    /// Runs the steps of a reading, in one snapshot if there are several, and then those of the next reading, if there
+    /// is one.
     private func read<Value>(_ reading: Reading<Value>, _ completion: @escaping Completion<Value>) {
         guard !isClosed, !store.isClosed else { return completion(.failure(.closed)) }
         var begin: [SQLQuery] = []
@@ -237,7 +240,8 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         store.readsWork()
     }
 
-    /// Runs the statements that serving needs without any user, checks the rights of the role, and writes one small row.
+    /// Runs the statements that serving needs without any user, checks the rights of the role, and writes one small
+    /// row.
     func probe(slot: Int64) async throws(StorageError) {
         guard !isClosed else { throw .closed }
         let queries =

@@ -5,9 +5,9 @@ import Synchronization
 
 /// Stores everything in a PostgreSQL database, which any number of servers on any number of hosts may share.
 ///
-/// Each session has its own connections, driven by its executor. Users are not cached: every server reads what any server
-/// has acknowledged. This class has what all sessions share: limits, metrics, the health of reads and writes, the clock, and
-/// the ``Maintenance``.
+/// Each session has its own connections, driven by its executor. Users are not cached: every server reads what any
+/// server has acknowledged. This class has what all sessions share: limits, metrics, the health of reads and writes,
+/// the clock, and the ``Maintenance``.
 public final class PostgreSQLStore: Store {
     private struct State {
         var metrics = StoreMetrics()
@@ -53,12 +53,12 @@ public final class PostgreSQLStore: Store {
     let isDistributed: Bool
     /// Whether changes are kept for readers of the feed.
     let hasFeed: Bool
-    /// How long a transaction of many changes waits for a lock, in seconds. Without Citus only briefly: then the changes whose
-    /// rows are locked get transactions of their own. Citus locks whole shards for some statements, so these changes cannot be
-    /// found, and all must wait.
+    /// How long a transaction of many changes waits for a lock, in seconds. Without Citus only briefly: then the
+    /// changes whose rows are locked get transactions of their own. Citus locks whole shards for some statements, so
+    /// these changes cannot be found, and all must wait.
     var lockPatience: Double { isDistributed ? configuration.statementTimeout : configuration.lockPatience }
-    /// The row of the table `probes` that this server writes. Several rows, so that probes of servers seldom wait for each
-    /// other.
+    /// The row of the table `probes` that this server writes. Several rows, so that probes of servers seldom wait for
+    /// each other.
     private let probeSlot = Int64.random(in: 0..<16)
     /// The number of rows that one step of a scan reads.
     private static let scanRows = 512
@@ -246,8 +246,8 @@ public final class PostgreSQLStore: Store {
         if hasRecovered { configuration.report(nil) }
     }
 
-    /// Notes that a probe has read and written. A server that is not ready gets no requests, so only probes show that lookups
-    /// and changes work again.
+    /// Notes that a probe has read and written. A server that is not ready gets no requests, so only probes show that
+    /// lookups and changes work again.
     func didProbe() {
         readsWork()
         if state.withLock({ $0.writes.succeeded(at: now) }) { configuration.report(nil) }
@@ -312,7 +312,8 @@ public final class PostgreSQLStore: Store {
         }
     }
 
-    /// The series as this process last read them, perhaps outdated: a transaction that depends on outdated series is repeated.
+    /// The series as this process last read them, perhaps outdated: a transaction that depends on outdated series is
+    /// repeated.
     var knownSeries: VersionedSeries? { series.withLock { $0 } }
 
     /// Keeps series that were just read.

@@ -1,8 +1,8 @@
 /// The numbers of profiles and assignments in the database: exact in a small database, estimated from a sample in a
 /// large one.
 ///
-/// A sample reads a percentage of the table's pages. The percentage follows from PostgreSQL's estimate of the table's size.
-/// Citus has no estimate for a distributed table, so the sample grows until it has enough rows.
+/// A sample reads a percentage of the table's pages. The percentage follows from PostgreSQL's estimate of the table's
+/// size. Citus has no estimate for a distributed table, so the sample grows until it has enough rows.
 enum ProfileCount {
     /// The largest number of rows that are counted without sampling.
     private static let exact = 100_000.0

@@ -32,8 +32,9 @@ enum Schema {
         }
         try handle.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
         do throws(PostgreSQLError) {
-            // A migration of large tables takes long, and so does waiting for another server's migration. But waiting for the
-            // lock of a table keeps the limit, because all later users of the table wait behind this transaction.
+            // A migration of large tables takes long, and so does waiting for another server's migration. But waiting
+            // for the lock of a table keeps the limit, because all later users of the table wait behind this
+            // transaction.
             let lockTimeout = try handle.execute("SHOW lock_timeout").first?.first.flatMap { $0 } ?? "0"
             try handle.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
             try handle.execute("SELECT pg_advisory_xact_lock(\(lock))")

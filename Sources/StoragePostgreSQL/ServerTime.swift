@@ -5,8 +5,8 @@ import Synchronization
 
 /// The clock of the database's server, which all hosts use, so that their times agree.
 ///
-/// It is this host's monotonic clock plus a difference, which is measured every few seconds: half of the round trip of a
-/// query for the server's time is taken for each direction. The measurement with the smallest possible error counts.
+/// It is this host's monotonic clock plus a difference, which is measured every few seconds: half of the round trip of
+/// a query for the server's time is taken for each direction. The measurement with the smallest possible error counts.
 ///
 /// The database keeps the latest time of any host, so that time does not go back when another machine, whose clock is
 /// behind, becomes the server.
@@ -39,8 +39,8 @@ final class ServerTime: Sendable {
     private static let readQuery =
         "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint, time FROM latest_time"
 
-    /// Stores the latest time, unless the stored one is later. A stored time that is too far ahead is wrong, and is replaced;
-    /// see ``StoreClock``.
+    /// Stores the latest time, unless the stored one is later. A stored time that is too far ahead is wrong, and is
+    /// replaced; see ``StoreClock``.
     static let keep = Statement(
         "keep_latest_time",
         "UPDATE latest_time SET time = $1 WHERE time < $1 OR time - $1 > \(StoreClock.maximumStep.milliseconds)")

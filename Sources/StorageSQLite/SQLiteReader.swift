@@ -8,15 +8,16 @@ import Storage
 ///
 /// - Every commit changes the log's header, which is in shared memory. Commits of Holdfast also raise a number in the
 ///   database. The reader knows both as of its last check.
-/// - The reader checks before the first lookup of each batch. All requests of the batch were received before the check, so
-///   each of them sees every commit that was acknowledged before it was sent.
-/// - The check first processes the notices of its own process's commits. Each lists its changes, and the headers before and
-///   after the commit. If they form an unbroken chain from the known header to the present one, nobody else has committed.
-/// - Otherwise the reader asks SQLite for the number of the last commit. If its own process has announced this number, the
-///   notice is about to come, and the reader bypasses the cache until then. If not, another process has committed, and the
-///   reader clears the cache.
-/// - A read after the check may see a newer commit, but never an older state. A notice that comes after its commit was read
-///   does no harm.
+/// - The reader checks before the first lookup of each batch. All requests of the batch were received before the check,
+///   so each of them sees every commit that was acknowledged before it was sent.
+/// - The check first processes the notices of its own process's commits. Each lists its changes, and the headers before
+///   and after the commit. If they form an unbroken chain from the known header to the present one, nobody else has
+///   committed.
+/// - Otherwise the reader asks SQLite for the number of the last commit. If its own process has announced this number,
+///   the notice is about to come, and the reader bypasses the cache until then. If not, another process has committed,
+///   and the reader clears the cache.
+/// - A read after the check may see a newer commit, but never an older state. A notice that comes after its commit was
+///   read does no harm.
 final class SQLiteReader {
     private let file: DatabaseFile
     private let notices: CommitNotices
@@ -88,7 +89,8 @@ final class SQLiteReader {
         }
     }
 
-    /// Begins the read transaction that all cache misses of a batch share. Beginning one for each would double their cost.
+    /// Begins the read transaction that all cache misses of a batch share. Beginning one for each would double their
+    /// cost.
     private func beginTransaction(_ connection: Connection) throws(SQLiteError) {
         if isInBatch, !connection.isInTransaction { try connection.statement("BEGIN").run() }
     }
@@ -213,8 +215,8 @@ final class SQLiteReader {
 
     /// Finds out whether the cache reflects every commit, and sets ``isCacheCurrent``.
     private func checkCache(_ connection: Connection) throws(SQLiteError) {
-        // Nearly always nobody but this process has committed since the last batch. Then shared memory suffices, while asking
-        // SQLite would take system calls for its locks.
+        // Nearly always nobody but this process has committed since the last batch. Then shared memory suffices, while
+        // asking SQLite would take system calls for its locks.
         let header = connection.logHeader
         let former = known
         takeNotices()
@@ -298,8 +300,8 @@ final class SQLiteReader {
         attributeCache?.removeAll()
     }
 
-    /// Lets SQLite copy the log when the connection is closed, if the files are still those that were opened. The reader of a
-    /// session may be closed after the writer, as the last connection to the database.
+    /// Lets SQLite copy the log when the connection is closed, if the files are still those that were opened. The
+    /// reader of a session may be closed after the writer, as the last connection to the database.
     private func checkFiles(before connection: Connection) {
         do throws(SQLiteError) {
             try file.expectInPlace()

@@ -4,8 +4,8 @@ import Synchronization
 
 /// The embedded store: everything in one SQLite file, which several processes on one host may share.
 ///
-/// One ``Writer`` makes all changes of this process. Each session has a ``SQLiteReader`` with a cache for the lookups of its
-/// event loop. Slower reads run on the threads of ``BackgroundReader``s.
+/// One ``Writer`` makes all changes of this process. Each session has a ``SQLiteReader`` with a cache for the lookups
+/// of its event loop. Slower reads run on the threads of ``BackgroundReader``s.
 public final class SQLiteStore: Store {
     let configuration: SQLiteConfiguration
     var settings: StoreSettings { configuration.settings }

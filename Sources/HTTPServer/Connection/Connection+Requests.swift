@@ -147,8 +147,8 @@ extension Connection {
         responder.send(worker.response(to: failure, at: location))
     }
 
-    /// Returns the response to a request whose head alone shows that the request will be refused. A client that waits for
-    /// `100 (Continue)` gets this response instead (RFC 9110 §10.1.1).
+    /// Returns the response to a request whose head alone shows that the request will be refused. A client that waits
+    /// for `100 (Continue)` gets this response instead (RFC 9110 §10.1.1).
     private func refusalByHead() -> (id: RequestID, response: Response, caller: String?)? {
         let id = requestID()
         guard case .route(let index, let parameters) = match else { return (id, responseWithoutRoute(), nil) }

@@ -92,8 +92,8 @@ final class Connection {
         }
     }
 
-    /// Closes the connection if its peer has ended its input and then reset the connection. The kernel reports a reset until
-    /// the descriptor is closed, and a stream that has nothing to write would not notice it.
+    /// Closes the connection if its peer has ended its input and then reset the connection. The kernel reports a reset
+    /// until the descriptor is closed, and a stream that has nothing to write would not notice it.
     func hangUp() {
         if machine.endOfInput { close() }
     }

@@ -55,7 +55,7 @@ struct ConnectionMachine: ~Copyable {
     let limits: Limits
     /// Whether the peer will send no more.
     private(set) var endOfInput = false
-    /// Whether the server stops, so that no further request is read.
+    /// Whether the server is stopping. The connection then closes after the request in progress.
     private(set) var isDraining = false
     /// When the current wait for the peer began, in monotonic nanoseconds.
     var waitingSince: UInt64

@@ -83,8 +83,8 @@ extension PendingRequest {
 }
 
 extension Application {
-    /// Returns the header fields that the application adds to the response. The head may be incomplete, if the request is
-    /// refused before its end.
+    /// Returns the header fields that the application adds to the response. The head may be incomplete, if the request
+    /// is refused before its end.
     @inline(__always)
     package func fields(
         of head: RequestHead, in bytes: UnsafeRawBufferPointer, route: Int?

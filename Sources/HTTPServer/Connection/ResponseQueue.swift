@@ -16,7 +16,7 @@ struct ResponseQueue: ~Copyable {
     private(set) var isClosing = false
     /// Bytes held by waiting requests and their responses.
     private(set) var heldBytes = 0
-    /// The streamed response that has begun and is not in the hands of the kernel completely, for the operator's log.
+    /// The streamed response that the socket has not taken completely, for the operator's log.
     private(set) var unsentStream: (id: RequestID, route: Int?)?
 
     /// A response that is produced while it is sent.
@@ -103,8 +103,8 @@ struct ResponseQueue: ~Copyable {
         guard !isClosing, var response = waiting.first?.response else { return nil }
         let compressor = ContentCoding.apply(to: &response, for: waiting[0])
         if case .stream(let source) = response.body, ResponseEncoder.sendsBody(of: response, to: waiting[0]) {
-            // The response stays stored if it holds bytes that are compressed while they are sent, because `heldBytes` counts
-            // them until its end.
+            // The response stays stored if it holds bytes that are compressed while they are sent, because `heldBytes`
+            // counts them until its end.
             if case .stream? = waiting[0].response?.body { waiting[0].response = nil }
             streaming = Streaming(source, compressor, head: response)
             unsentStream = (waiting[0].id, waiting[0].route)
@@ -116,7 +116,8 @@ struct ResponseQueue: ~Copyable {
         return complete(request, status, bytes: output.count - former)
     }
 
-    /// Removes the first waiting request. If it is the only one, `removeLast` moves it, while `removeFirst` would copy it.
+    /// Removes the first waiting request. If it is the only one, `removeLast` moves it, while `removeFirst` would copy
+    /// it.
     private mutating func takeFirst() -> PendingRequest {
         waiting.count == 1 ? waiting.removeLast() : waiting.removeFirst()
     }

@@ -1,7 +1,7 @@
 /// Compresses responses for the clients that accept gzip (RFC 9110 §8.4.1.3 and §12.5.3).
 ///
-/// A short body is sent as it is. A long one is compressed piece by piece while it is sent, so that it does not block the
-/// event loop. The entity tag of a compressed response ends with `-gzip`, because it is another representation.
+/// A short body is sent as it is. A long one is compressed piece by piece while it is sent, so that it does not block
+/// the event loop. The entity tag of a compressed response ends with `-gzip`, because it is another representation.
 public enum ContentCoding {
     /// The length of a body in bytes from which it is compressed.
     static let minimumLength = 1_024
@@ -53,7 +53,8 @@ public enum ContentCoding {
         return weight(parameter[slice: 2..<parameter.count]).map { (name, $0) }
     }
 
-    /// Returns a weight such as `1`, `0.`, `0.5` or `0.125` in thousandths; `nil` if it is malformed (RFC 9110 §12.4.2).
+    /// Returns a weight such as `1`, `0.`, `0.5` or `0.125` in thousandths; `nil` if it is malformed (RFC 9110
+    /// §12.4.2).
     private static func weight(_ bytes: UnsafeRawBufferPointer) -> Int? {
         guard bytes.count != 2, bytes.count <= 5, bytes[0] == UInt8(ascii: "0") || bytes[0] == UInt8(ascii: "1"),
             bytes.count == 1 || bytes[1] == UInt8(ascii: ".")

@@ -72,8 +72,8 @@ public struct EntityTag: Hashable, Sendable {
     /// - Parameter includesCompressed: whether the tag of the compressed representation counts.
     func listedForm(in condition: String, weakly: Bool = true, includesCompressed: Bool = true) -> Form? {
         if condition == "*" { return .plain }
-        // A tag of another server may contain commas, and is then split. None of its parts equals this tag, which has two
-        // quotation marks, because a tag contains none within (RFC 9110 §8.8.3).
+        // A tag of another server may contain commas, and is then split. None of its parts equals this tag, which has
+        // two quotation marks, because a tag contains none within (RFC 9110 §8.8.3).
         for element in condition.utf8.split(separator: UInt8(ascii: ",")) {
             let isBlank = { (byte: UInt8) in byte == ByteClass.space || byte == ByteClass.tab }
             let end = element.lastIndex { !isBlank($0) }.map(element.index(after:)) ?? element.endIndex

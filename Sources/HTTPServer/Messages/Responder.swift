@@ -59,8 +59,8 @@ public struct Responder: @unchecked Sendable {
 public protocol ResponseStream: AnyObject {
     /// Produces the next piece. Called on the connection's event loop when there is room for it.
     ///
-    /// Must call exactly one method of the writer, now or later and from any thread. After ``StreamWriter/write(_:)`` it
-    /// is called again when there is room.
+    /// Must call exactly one method of the writer, now or later and from any thread. After ``StreamWriter/write(_:)``
+    /// it is called again when there is room.
     func produce(_ writer: StreamWriter)
 }
 
@@ -113,8 +113,8 @@ package enum StreamEvent {
     case fail(Response)
 }
 
-/// Where responses go: a ``Connection``, or a ``ResponseCollector`` in place of one. Except for `loop`, used on its event
-/// loop only. `sequence` says which request of the target a call refers to.
+/// Where responses go: a ``Connection``, or a ``ResponseCollector`` in place of one. Except for `loop`, used on its
+/// event loop only. `sequence` says which request of the target a call refers to.
 package protocol ResponseTarget: AnyObject {
     var loop: EventLoop { get }
     func respond(_ response: Response, to sequence: UInt64)

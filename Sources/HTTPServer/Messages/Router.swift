@@ -60,8 +60,8 @@ public struct Route {
 public struct Router {
     package enum Match {
         case route(Int, PathParameters)
-        /// The path exists, but none of its routes has the method. `route` is one of them; `instead` is the route that the
-        /// client probably means.
+        /// The path exists, but none of its routes has the method. `route` is one of them; `instead` is the route that
+        /// the client probably means.
         case methodNotAllowed(allowed: [Method], route: Int, instead: Int?)
         case notFound
     }
@@ -161,8 +161,8 @@ public struct Router {
     }
 
     /// Returns the route that a request with the wrong method probably means. First choice: the same method one part
-    /// deeper, as in `DELETE /v1/projects` for `DELETE /v1/projects/{sdk_key}`. Second choice: another method that is often
-    /// confused with it.
+    /// deeper, as in `DELETE /v1/projects` for `DELETE /v1/projects/{sdk_key}`. Second choice: another method that is
+    /// often confused with it.
     private func alternative(to method: Method, at node: Int) -> Int? {
         let element = nodes[node].parameters.first { $0.suffix.isEmpty }?.node
         if let route = element.flatMap({ nodes[$0].route(for: method) }) { return route }
@@ -180,8 +180,8 @@ public struct Router {
         return nil
     }
 
-    /// Returns the route that the rest of a path leads to from a node. Tries literal parts before parameters, and goes back
-    /// if a choice leads to no route.
+    /// Returns the route that the rest of a path leads to from a node. Tries literal parts before parameters, and goes
+    /// back if a choice leads to no route.
     private func find(
         _ rest: Range<Int>, in bytes: UnsafeRawBufferPointer, from node: Int, _ search: inout Search
     ) -> Int? {

@@ -1,5 +1,5 @@
-/// Finds the body of a request in a connection's input (RFC 9112 §6): `Content-Length` gives its length, or it is sent in
-/// chunks.
+/// Finds the body of a request in a connection's input (RFC 9112 §6): `Content-Length` gives its length, or it is sent
+/// in chunks.
 enum BodyDecoder {
     case fixed(remaining: Int)
     case chunked(ChunkedDecoder)

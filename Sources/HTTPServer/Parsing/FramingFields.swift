@@ -14,8 +14,8 @@ struct FramingFields {
         }
     }
 
-    /// Accepts a decimal number without sign. A second field is refused, even with the same number: proxies may disagree
-    /// on which one counts.
+    /// Accepts a decimal number without sign. A second field is refused, even with the same number: proxies may
+    /// disagree on which one counts.
     mutating func parseContentLength(_ value: UnsafeRawBufferPointer) throws(RequestFailure) {
         guard contentLength == nil else {
             throw RequestFailure(.badRequest, "a request must have at most one Content-Length field; got several")

@@ -3,8 +3,8 @@ import Glibc
 /// Parses request heads strictly by RFC 9112. It refuses what a server may tolerate but attackers use to smuggle
 /// requests: bare CR or LF, folded lines, white space before a colon.
 ///
-/// Bytes may arrive in any pieces. `scanned` is the position up to which line ends were searched, so a head sent byte by
-/// byte costs no more than one sent at once.
+/// Bytes may arrive in any pieces. `scanned` is the position up to which line ends were searched, so a head sent byte
+/// by byte costs no more than one sent at once.
 package struct RequestHeadParser {
     /// Limit of the request line and all field lines in bytes.
     let maximumLength: Int

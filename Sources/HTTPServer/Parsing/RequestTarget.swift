@@ -10,8 +10,8 @@ struct RequestTarget {
         self.method = method
     }
 
-    /// Returns the positions of path and query. The path of `OPTIONS *` is `*`; that of `http://host` is empty, which means
-    /// `/`.
+    /// Returns the positions of path and query. The path of `OPTIONS *` is `*`; that of `http://host` is empty, which
+    /// means `/`.
     func pathAndQuery() throws(RequestFailure) -> (path: Range<Int>, query: Range<Int>) {
         try checkCharacters()
         if method == .connect {
@@ -142,8 +142,8 @@ package enum PercentDecoding {
 }
 
 extension String {
-    /// Decodes UTF-8; `nil` if it is invalid. Decoding and comparing is several times faster than the standard library's
-    /// validation.
+    /// Decodes UTF-8; `nil` if it is invalid. Decoding and comparing is several times faster than the standard
+    /// library's validation.
     init?(utf8 bytes: UnsafeRawBufferPointer) {
         self.init(decoding: bytes, as: UTF8.self)
         // Decoding repairs invalid UTF-8, so the text differs from the bytes.

@@ -41,8 +41,8 @@ final class ConnectionBalance: Sendable {
     func choose(from worker: Worker) -> WorkerReference? {
         if let lighter = lighter(than: worker) {
             lighter.worker.load.add(1, ordering: .sequentiallyConsistent)
-            // A loop ends only after `stop` and with a load of 0. Either the other loop sees this connection in its load, or
-            // this check sees that the loops are stopping.
+            // A loop ends only after `stop` and with a load of 0. Either the other loop sees this connection in its
+            // load, or this check sees that the loops are stopping.
             if !isStopping.load(ordering: .sequentiallyConsistent) { return lighter }
             lighter.worker.load.subtract(1, ordering: .sequentiallyConsistent)
             // The other loop may be asleep, waiting for a load of 0.

@@ -74,8 +74,8 @@ public final class EventLoop: @unchecked Sendable {
 
     // MARK: Jobs
 
-    /// Schedules work on the loop's thread, in FIFO order. The work runs in a batch of the application, before the handlers
-    /// of requests that arrive later.
+    /// Schedules work on the loop's thread, in FIFO order. The work runs in a batch of the application, before the
+    /// handlers of requests that arrive later.
     ///
     /// - Returns: `false` if the loop has ended, so the work will not run.
     @discardableResult
@@ -130,8 +130,8 @@ public final class EventLoop: @unchecked Sendable {
 
     // MARK: Tasks
 
-    /// Begins asynchronous work at once. Call it on the loop's thread. The work runs on that thread only, whatever thread
-    /// completes the operations that it awaits.
+    /// Begins asynchronous work at once. Call it on the loop's thread. The work runs on that thread only, whatever
+    /// thread completes the operations that it awaits.
     @discardableResult
     public func start(_ work: @escaping () async -> Void) -> Task<Void, Never> {
         // Safe: the loop executes the task, on its thread only.
@@ -139,8 +139,8 @@ public final class EventLoop: @unchecked Sendable {
         return runTask { Task.immediate(executorPreference: self) { await work() } }
     }
 
-    /// Runs a task until it is suspended, and then the tasks that became ready meanwhile. They wait, because one task must
-    /// not run within another.
+    /// Runs a task until it is suspended, and then the tasks that became ready meanwhile. They wait, because one task
+    /// must not run within another.
     private func runTask<Result>(_ run: () -> Result) -> Result {
         guard !isRunningTask else { return run() }
         isRunningTask = true
@@ -158,8 +158,8 @@ public final class EventLoop: @unchecked Sendable {
 
     /// Watches a descriptor that another module owns, such as the socket of a database. Call it on the loop's thread.
     ///
-    /// - Parameter ready: called in each batch of the application in which the descriptor is readable, has failed, or, with
-    ///   ``Watch/awaitsWriting``, is writable.
+    /// - Parameter ready: called in each batch of the application in which the descriptor is readable, has failed, or,
+    ///   with ``Watch/awaitsWriting``, is writable.
     /// - Returns: a watch of a duplicate of the descriptor, so that the owner may close the descriptor at any time.
     public func watch(
         descriptor: Int32, _ ready: @escaping () -> Void
@@ -253,8 +253,8 @@ public final class EventLoop: @unchecked Sendable {
 extension EventLoop: TaskExecutor {
     /// Continues a task that is no longer suspended.
     ///
-    /// On the loop's thread the task continues at once, or after the running task. From another thread it continues as a
-    /// job; if the loop has ended, it never continues.
+    /// On the loop's thread the task continues at once, or after the running task. From another thread it continues as
+    /// a job; if the loop has ended, it never continues.
     public func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
         guard isCurrent else {
@@ -332,8 +332,9 @@ private final class PendingWakeUps {
     }
 }
 
-/// The deadlines of connections in a binary heap, nearest first. A connection whose deadline moves further away keeps its
-/// entry and schedules the new deadline when the entry expires, so a request on an open connection costs nothing here.
+/// The deadlines of connections in a binary heap, nearest first. A connection whose deadline moves further away keeps
+/// its entry and schedules the new deadline when the entry expires, so a request on an open connection costs nothing
+/// here.
 ///
 /// Written by hand: with `Heap` of swift-collections it is 20 lines shorter, and a clean build 20 seconds longer.
 struct DeadlineQueue {

@@ -185,8 +185,8 @@ public struct CollectedResponse: Sendable {
 }
 
 extension Application {
-    /// Handles a request without a connection, on the loop's thread. Of the limits only that of a buffered body applies.
-    /// The request is not reported to ``requestCompleted(_:)``.
+    /// Handles a request without a connection, on the loop's thread. Of the limits only that of a buffered body
+    /// applies. The request is not reported to ``requestCompleted(_:)``.
     ///
     /// - Parameter completion: called once on the loop's thread, before this method returns or later.
     /// - Returns: the collector, to give up the request.

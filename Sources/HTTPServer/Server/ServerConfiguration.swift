@@ -15,8 +15,8 @@ extension HTTPServer {
     }
 }
 
-/// The limits that protect the server from its peers. The number in parentheses is the status of the response to a request
-/// that exceeds the limit.
+/// The limits that protect the server from its peers. The number in parentheses is the status of the response to a
+/// request that exceeds the limit.
 public struct Limits: Sendable {
     /// Bytes of the request line and the header fields together (414, 431).
     public var headerBytes = 16 * 1024
@@ -28,8 +28,8 @@ public struct Limits: Sendable {
     public var unfinishedBodyBytes = 64 * 1024 * 1024
     /// Pipelined requests per connection that may wait for their responses; further requests stay unread.
     public var pipelinedRequests = 64
-    /// Bytes of unsent responses per connection; beyond it, the connection's next requests stay unread. A single response
-    /// may be larger.
+    /// Bytes of unsent responses per connection; beyond it, the connection's next requests stay unread. A single
+    /// response may be larger.
     public var bufferedOutputBytes = 256 * 1024
     /// Open connections over all event loops (503 and close).
     public var connections = 10_000

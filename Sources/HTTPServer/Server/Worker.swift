@@ -5,8 +5,8 @@ import Tracing
 /// One event loop with its listening socket, its connections and its application. Confined to the loop's thread, except
 /// for ``load``.
 ///
-/// Each iteration receives what has arrived, runs the jobs of other threads, calls the handlers, and sends the responses,
-/// in this order. So a handler sees every write that was acknowledged before its request was received.
+/// Each iteration receives what has arrived, runs the jobs of other threads, calls the handlers, and sends the
+/// responses, in this order. So a handler sees every write that was acknowledged before its request was received.
 ///
 /// An event or a deadline names its connection by a token: the connection's generation in the upper 32 bits, and its
 /// descriptor in the lower ones.
@@ -122,8 +122,8 @@ final class Worker {
         }
     }
 
-    /// Runs the jobs of other threads, the closures of watched descriptors, and then the handlers, all in one batch of the
-    /// application. Sends the responses at the end.
+    /// Runs the jobs of other threads, the closures of watched descriptors, and then the handlers, all in one batch of
+    /// the application. Sends the responses at the end.
     private func serve() {
         guard !active.isEmpty || loop.hasWork else { return }
         application.beginBatch()

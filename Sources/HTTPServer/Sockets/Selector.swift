@@ -1,8 +1,8 @@
 internal import CSystem
 import Glibc
 
-/// An epoll instance (epoll(7)). Each descriptor is added with a token, which its events carry, so that a stale event is
-/// not mistaken for one of a newer connection with the same descriptor.
+/// An epoll instance (epoll(7)). Each descriptor is added with a token, which its events carry, so that a stale event
+/// is not mistaken for one of a newer connection with the same descriptor.
 struct Selector {
     struct Event {
         let token: UInt64

@@ -4,9 +4,9 @@ import Synchronization
 
 /// What is known of the servers in a store's connection string, shared by all connections of the store.
 ///
-/// Each ``HostWatch`` and each new connection notes what it finds. Connections ask which server to try first, whether their
-/// server was replaced by another primary, and what their backend does while a response is late. A server is named by its
-/// index in the connection string (`host`).
+/// Each ``HostWatch`` and each new connection notes what it finds. Connections ask which server to try first, whether
+/// their server was replaced by another primary, and what their backend does while a response is late. A server is
+/// named by its index in the connection string (`host`).
 final class Cluster: Sendable {
     /// The position of a server in the history of its cluster. A promoted standby begins a timeline with a greater
     /// number. So a primary with a lower number has been replaced: its data may be stale, and its commits are lost.
@@ -127,8 +127,8 @@ final class Cluster: Sendable {
 
     // MARK: Hosts
 
-    /// Returns the hosts in the order in which to try them: first the host of the last connection, unless it has failed since;
-    /// then known primaries; last the hosts that are known to be unreachable or replaced.
+    /// Returns the hosts in the order in which to try them: first the host of the last connection, unless it has failed
+    /// since; then known primaries; last the hosts that are known to be unreachable or replaced.
     func order(of hosts: Int) -> [Int] {
         let known = state.withLock { $0 }
         let ranks = (0..<hosts).map { rank($0, known) }

@@ -11,8 +11,8 @@ import Storage
 ///       tick: overdue and silent exchanges          lose: closes the connection; park: keeps it
 /// ```
 ///
-/// While a commit waits for a lost standby, the connection is parked, and refuses exchanges. A new connection in its place
-/// would soon wait as well, until the server has no connections left.
+/// While a commit waits for a lost standby, the connection is parked, and refuses exchanges. A new connection in its
+/// place would soon wait as well, until the server has no connections left.
 final class Connection: @unchecked Sendable {
     // Safe: used on its executor only.
 
@@ -86,9 +86,10 @@ final class Connection: @unchecked Sendable {
     private var lateSince: UInt64?
     /// After how many nanoseconds without a response the server is asked what the connection's backend does.
     private static let patience: UInt64 = 1_000_000_000
-    /// Called when projects may have changed: with each notification, and with each new connection, because notifications
-    /// may have been missed. The server sends notifications of earlier commits before the end of an exchange's responses
-    /// (``ProcessNotifyInterrupt`` in PostgreSQL's `postgres.c`), so that this is called before the exchange's completion.
+    /// Called when projects may have changed: with each notification, and with each new connection, because
+    /// notifications may have been missed. The server sends notifications of earlier commits before the end of an
+    /// exchange's responses (``ProcessNotifyInterrupt`` in PostgreSQL's `postgres.c`), so that this is called before
+    /// the exchange's completion.
     var projectsChanged: (() -> Void)?
     /// Whether the owner keeps a transaction open between exchanges.
     var isInTransaction = false
@@ -232,7 +233,8 @@ final class Connection: @unchecked Sendable {
         flush(handle)
     }
 
-    /// Sends a statement, after its preparation if this connection has not prepared it. Behind a pooler nothing is prepared.
+    /// Sends a statement, after its preparation if this connection has not prepared it. Behind a pooler nothing is
+    /// prepared.
     ///
     /// - Returns: `false` if the connection failed.
     private func send(_ query: SQLQuery, _ handle: Handle) -> Bool {
@@ -473,8 +475,8 @@ final class Connection: @unchecked Sendable {
     private static let parked = PostgreSQLError(
         state: "57014", message: "an earlier change still waits for a synchronous standby")
 
-    /// Reports that the exchange in progress has failed, but keeps the connection until its commit has ended. An exchange
-    /// without statements takes its place, to receive the results.
+    /// Reports that the exchange in progress has failed, but keeps the connection until its commit has ended. An
+    /// exchange without statements takes its place, to receive the results.
     private func park(_ error: PostgreSQLError) {
         guard let exchange = current else { return }
         parkedAt = now

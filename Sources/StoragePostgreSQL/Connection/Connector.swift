@@ -6,9 +6,9 @@ import Synchronization
 /// Opens connections on its own threads: name resolution, the TLS handshake and SCRAM's key derivation would block an
 /// event loop.
 ///
-/// It uses libpq's blocking interface, because only that one applies `connect_timeout`. It tries the hosts of a connection
-/// string itself, in the order of the ``Cluster``: libpq would begin with the first host each time, and accept a former
-/// primary that another one has replaced.
+/// It uses libpq's blocking interface, because only that one applies `connect_timeout`. It tries the hosts of a
+/// connection string itself, in the order of the ``Cluster``: libpq would begin with the first host each time, and
+/// accept a former primary that another one has replaced.
 final class Connector: Sendable {
     private let configuration: PostgreSQLConfiguration
     /// The threads. Their number limits how many connections are opened at the same time.
@@ -37,12 +37,12 @@ final class Connector: Sendable {
 
     /// Makes prepared statements keep a plan that finds rows by their keys.
     ///
-    /// - `plan_cache_mode`: by default PostgreSQL plans a statement again at each execution as long as it estimates that to be
-    ///   cheaper. For lookups of few users it always does, which doubles their cost.
-    /// - `enable_seqscan`: a plan that was made for a small table reads the whole table, even after an import has filled it,
-    ///   until the table is analyzed. Without sequential scans the plan uses the key.
-    /// - `jit`: statements that must read a whole table still do, but at an estimated cost so high that PostgreSQL would
-    ///   compile them.
+    /// - `plan_cache_mode`: by default PostgreSQL plans a statement again at each execution as long as it estimates
+    ///   that to be cheaper. For lookups of few users it always does, which doubles their cost.
+    /// - `enable_seqscan`: a plan that was made for a small table reads the whole table, even after an import has
+    ///   filled it, until the table is analyzed. Without sequential scans the plan uses the key.
+    /// - `jit`: statements that must read a whole table still do, but at an estimated cost so high that PostgreSQL
+    ///   would compile them.
     ///
     /// Not with Citus, which needs the values to plan a statement, and whose nodes plan by themselves.
     private static let planning = """
@@ -69,8 +69,8 @@ final class Connector: Sendable {
         return handle
     }
 
-    /// Opens a connection in blocking mode, for the start of the store, commands and listeners: to the first server that
-    /// accepts it and was not left behind.
+    /// Opens a connection in blocking mode, for the start of the store, commands and listeners: to the first server
+    /// that accepts it and was not left behind.
     static func open(_ configuration: PostgreSQLConfiguration) throws(PostgreSQLError) -> Handle {
         let string = ConnectionString(configuration.url)
         guard string.isWellFormed else {
@@ -81,7 +81,8 @@ final class Connector: Sendable {
         let cluster = configuration.cluster
         var failures: [String] = []
         var triedAt: [Int: UInt64] = [:]
-        /// Returns the next host to try: one that was not tried yet, or one that has become the primary since it was tried.
+        /// Returns the next host to try: one that was not tried yet, or one that has become the primary since it was
+        /// tried.
         func next() -> Int? {
             cluster.order(of: hosts.count).first { number in
                 triedAt[number].map { failures.count < 2 * hosts.count && cluster.isPrimary(number, since: $0) } ?? true
@@ -103,8 +104,8 @@ final class Connector: Sendable {
         throw PostgreSQLError(connection: failures.joined(separator: "; "))
     }
 
-    /// How long a server may take for each step of making a connection, in seconds. Short, because a server may be gone without
-    /// an error, and lookups fail until this or another one responds.
+    /// How long a server may take for each step of making a connection, in seconds. Short, because a server may be gone
+    /// without an error, and lookups fail until this or another one responds.
     private static func patience(_ configuration: PostgreSQLConfiguration) -> Double {
         ConnectionString(configuration.url).hosts.count > 1 ? 2 : 3
     }
@@ -114,15 +115,15 @@ final class Connector: Sendable {
 
     /// Opens a connection to one server.
     ///
-    /// - Parameter forWatch: whether to accept a server of any role; otherwise it must have the role that the connection string
-    ///   demands (`target_session_attrs`).
+    /// - Parameter forWatch: whether to accept a server of any role; otherwise it must have the role that the
+    ///   connection string demands (`target_session_attrs`).
     static func open(
         _ configuration: PostgreSQLConfiguration, _ host: ConnectionString.Host, _ number: Int, forWatch: Bool = false
     ) throws(PostgreSQLError) -> Handle {
         let patience = forWatch ? watchPatience : Self.patience(configuration)
         let waitsForever = ConnectionString(configuration.url).waitsForever
-        // The connection string is the value of `dbname`. Later settings override earlier ones: those before it are defaults,
-        // and those after it cannot be changed by the string.
+        // The connection string is the value of `dbname`. Later settings override earlier ones: those before it are
+        // defaults, and those after it cannot be changed by the string.
         let parameters =
             [
                 ("connect_timeout", "\(Int(patience))"), ("keepalives_idle", "5"), ("keepalives_interval", "2"),
@@ -150,8 +151,8 @@ final class Connector: Sendable {
         }
         try handle.inspect(configuration, within: patience)
         guard !configuration.usesPooler else { return handle }
-        // The client's own time-out is shorter. These limits end statements and transactions that the client has given up.
-        // Behind a pooler they would also apply to other clients.
+        // The client's own time-out is shorter. These limits end statements and transactions that the client has given
+        // up. Behind a pooler they would also apply to other clients.
         let milliseconds = PostgreSQLConfiguration.milliseconds(configuration.statementTimeout)
         try handle.query(
             """

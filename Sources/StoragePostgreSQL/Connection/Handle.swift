@@ -4,8 +4,8 @@ import Glibc
 
 /// Owns a connection of libpq, which only one thread at a time may use.
 ///
-/// The methods here block. They are used before a ``Connection`` takes the handle into pipeline mode, and by
-/// ``HostWatch`` and ``ChangeListener``, which have threads of their own.
+/// The methods here block. They are used before a ``Connection`` takes the handle into pipeline mode, by commands, and
+/// by ``ClusterWatch`` and ``ChangeListener``, which have threads of their own.
 final class Handle: @unchecked Sendable {
     // Safe: the connector passes it to the executor of one session, and keeps no reference.
     let pointer: OpaquePointer
@@ -42,8 +42,8 @@ final class Handle: @unchecked Sendable {
 }
 
 extension Handle {
-    /// Asks the server for its role, timeline and standbys, and notes the answers in the ``Cluster``. If the role must not call
-    /// the functions for this, the server is not taken for a primary.
+    /// Asks the server for its role, timeline and standbys, and notes the answers in the ``Cluster``. If the role must
+    /// not call the functions for this, the server is not taken for a primary.
     ///
     /// - Parameter seconds: how long it may take.
     func inspect(_ configuration: PostgreSQLConfiguration, within seconds: Double) throws(PostgreSQLError) {
@@ -92,8 +92,8 @@ extension Handle {
         }
     }
 
-    /// Selects the process id of the backend, the system identifier, the name of a file of the write-ahead log, which begins
-    /// with the timeline, and whether commits wait for a standby. The last two are NULL on a standby.
+    /// Selects the process id of the backend, the system identifier, the name of a file of the write-ahead log, which
+    /// begins with the timeline, and whether commits wait for a standby. The last two are NULL on a standby.
     private static let inspection = """
         SELECT pg_backend_pid(), (SELECT system_identifier FROM pg_control_system()),
             CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_lsn()) END,

@@ -1,7 +1,7 @@
 import Storage
 
-/// A parameter of a statement in PostgreSQL's binary format: the format that the `*recv` functions of PostgreSQL's types
-/// read. Integers are in network byte order, texts in UTF-8.
+/// A parameter of a statement in PostgreSQL's binary format: the format that the `*recv` functions of PostgreSQL's
+/// types read. Integers are in network byte order, texts in UTF-8.
 ///
 /// ```
 /// array    dimensions 4 | has NULL 4 | element type 4 | count 4 | first index 4 | elements
@@ -105,8 +105,8 @@ struct Parameter {
         withUnsafeBytes(of: number.bigEndian) { Array($0) }
     }
 
-    /// Passes pointers to the bytes of all parameters to a closure, without copying them. The recursion keeps every array in
-    /// place during the call.
+    /// Passes pointers to the bytes of all parameters to a closure, without copying them. The recursion keeps every
+    /// array in place during the call.
     static func withValues(
         _ parameters: [Parameter], _ body: ([UnsafePointer<CChar>?], [Int32]) -> Bool
     ) -> Bool {

@@ -30,8 +30,8 @@ struct Statement: Sendable {
     static let begin = Statement("begin", "BEGIN ISOLATION LEVEL READ COMMITTED")
     static let beginSnapshot = Statement("begin_snapshot", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     static let commit = Statement("commit", "COMMIT")
-    /// Makes PostgreSQL plan the statements of the transaction for their values. Needed where the best plan depends on the
-    /// values, as it does for a subquery with a limit.
+    /// Makes PostgreSQL plan the statements of the transaction for their values. Needed where the best plan depends on
+    /// the values, as it does for a subquery with a limit.
     static let planForValues = Statement("plan_for_values", "SET LOCAL plan_cache_mode = force_custom_plan")
     static let rollback = Statement("rollback", "ROLLBACK")
     /// Makes the commit of a transaction that writes nothing wait for a synchronous standby.
@@ -125,8 +125,8 @@ extension Statement {
 }
 
 extension KeyedRows {
-    /// Returns the SQL of a statement about all rows that have one of the keys. Each parameter is an array with one column of
-    /// the keys.
+    /// Returns the SQL of a statement about all rows that have one of the keys. Each parameter is an array with one
+    /// column of the keys.
     ///
     /// - Parameter types: the types of the arrays.
     fileprivate func sql(_ action: Action, ofEach types: [String], isDistributed: Bool) -> String {
@@ -140,8 +140,8 @@ extension KeyedRows {
         guard case .select = action else {
             return sql(action, from: "\(table) USING \(asked)", where: "\(isAsked) AND \(any)")
         }
-        // A plain join that was planned for a small table would read all rows of the users. Citus plans each time, so there the
-        // plain join is good enough.
+        // A plain join that was planned for a small table would read all rows of the users. Citus plans each time, so
+        // there the plain join is good enough.
         return isDistributed
             ? sql(action, from: "\(asked) JOIN \(table) ON \(isAsked)", where: any)
             : "SELECT found.* FROM \(asked) CROSS JOIN LATERAL (\(sql(action, where: isAsked)) OFFSET 0) AS found"

@@ -65,8 +65,8 @@ public final class PostgreSQLCopy: CopyTarget {
         return rows.map { CopiedRow($0, of: table) }
     }
 
-    /// Adds up the tallies of one experiment after the other. Returns the sums of the first experiment that has any after the
-    /// given row.
+    /// Adds up the tallies of one experiment after the other. Returns the sums of the first experiment that has any
+    /// after the given row.
     private func tallies(_ table: StoredTable, after row: CopiedRow?) throws(PostgreSQLError) -> [CopiedRow] {
         let kind = table == .variationUsers ? "goal IS NULL" : "goal IS NOT NULL"
         var experiment = row?.values[0].string ?? ""
@@ -205,8 +205,8 @@ public final class PostgreSQLCopy: CopyTarget {
 
 /// The ``CopyMark`` of a database that is the target of a copy.
 ///
-/// It is stored as a row of the table `leases`, not as a table of its own as in SQLite, because the server's role may lack
-/// the right to drop tables.
+/// It is stored as a row of the table `leases`, not as a table of its own as in SQLite, because the server's role may
+/// lack the right to drop tables.
 enum CopyState {
     /// The beginning of the name of the row; the source follows.
     private static let prefix = "copy of "

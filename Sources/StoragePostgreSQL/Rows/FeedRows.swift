@@ -2,8 +2,8 @@ import Storage
 
 /// The tables of the feed.
 enum FeedRows {
-    /// Inserts the entries of a transaction. The transaction must have an id already, see ``StoreQuery/feed(from:limit:)``, and
-    /// have locked the rows of the users.
+    /// Inserts the entries of a transaction. The transaction must have an id already, see
+    /// ``StoreQuery/feed(from:limit:)``, and have locked the rows of the users.
     static let insert = Statement("insert_feed", "INSERT INTO feed (recorded_at, entries) VALUES ($1, $2)")
     /// Gives an id to a transaction that has written to other nodes only, and therefore has none on this one.
     static let assignTransaction = Statement("feed_assign_transaction", "SELECT pg_current_xact_id()::text")
@@ -28,8 +28,8 @@ enum FeedRows {
 }
 
 extension Statement {
-    /// The statement, which must return the users that it has changed, extended by an insertion of their entries into the
-    /// feed. The insertion takes one number, after all users' rows are locked.
+    /// The statement, which must return the users that it has changed, extended by an insertion of their entries into
+    /// the feed. The insertion takes one number, after all users' rows are locked.
     ///
     /// - Parameters:
     ///   - time: the number of the parameter with the time.

@@ -35,13 +35,15 @@ enum ProjectStateRow {
         records.newestAttribute = row.bounded(2)
     }
 
-    /// Returns the statements that fail if a datafile is not the newest one, and keep other transactions from activating a newer
-    /// one until the commit. Two statements, because the second one must see what was committed before the lock was taken.
+    /// Returns the statements that fail if a datafile is not the newest one, and keep other transactions from
+    /// activating a newer one until the commit. Two statements, because the second one must see what was committed
+    /// before the lock was taken.
     static func expectNewest(_ version: Int64) -> [SQLQuery] {
         [lockShared(.integer(lock)), expectNewest(.integer(version))]
     }
 
-    /// Waits for the transactions that depend on the newest datafile, and keeps others from depending on it until the commit.
+    /// Waits for the transactions that depend on the newest datafile, and keeps others from depending on it until the
+    /// commit.
     static var lockNewest: SQLQuery { lockExclusive(.integer(lock)) }
 }
 
@@ -60,9 +62,9 @@ enum AuditRows {
 
 /// The `erasures` table: users who were erased recently.
 ///
-/// Another server may have received events of a user before the erasure. If they still wait to be written, they must not
-/// restore the user. (The server that erased the user writes events and erasure in the right order by itself.) Ages are
-/// compared instead of times, because the clocks of hosts differ.
+/// Another server may have received events of a user before the erasure. If they still wait to be written, they must
+/// not restore the user. (The server that erased the user writes events and erasure in the right order by itself.) Ages
+/// are compared instead of times, because the clocks of hosts differ.
 enum ErasureRows {
     /// Selects the seconds since users were erased by other servers.
     static let ages = Statement(

@@ -3,7 +3,8 @@ import Storage
 
 /// The `tracked_series` table, and the version of the whole table, which is in `project_state`.
 enum SeriesRows {
-    /// Selects all series that are not dropped, each with the version. If there are none, one row has the version alone.
+    /// Selects all series that are not dropped, each with the version. If there are none, one row has the version
+    /// alone.
     static let tracked = Statement(
         "tracked_series",
         """

@@ -4,8 +4,8 @@ import Storage
 
 /// Reads and writes what all users share, and sticky documents, for the rules in `Storage`.
 extension SharedRecords {
-    /// Returns the statements of a ``ProjectChange`` that needs these parts: those that keep other transactions from changing
-    /// the parts, and those that read them.
+    /// Returns the statements of a ``ProjectChange`` that needs these parts: those that keep other transactions from
+    /// changing the parts, and those that read them.
     static func readings(_ parts: [Part]) -> (locks: [Step], reads: [Step]) {
         var locks: [Step] = []
         var reads: [Step] = []

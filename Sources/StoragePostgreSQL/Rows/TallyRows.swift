@@ -3,9 +3,9 @@ import Storage
 
 /// A row of the `tallies` table: a summand of the counts of an experiment.
 ///
-/// A transaction inserts a row instead of updating a sum, so that transactions do not wait for each other. Readers add the
-/// rows of a key up. A sweep "folds" the oldest rows: it replaces them and the total of their key, which is a row, too, by a
-/// new total.
+/// A transaction inserts a row instead of updating a sum, so that transactions do not wait for each other. Readers add
+/// the rows of a key up. A sweep "folds" the oldest rows: it replaces them and the total of their key, which is a row,
+/// too, by a new total.
 struct TallyRow {
     /// Rows with the same key are added up.
     struct Key: Hashable {
@@ -18,8 +18,8 @@ struct TallyRow {
     }
 
     var key: Key
-    /// Of users: counted, exposed to several variations, forced, and exposed while the experiment was not running. Of a goal:
-    /// events, users who converted, converted before, and both, and events with a value, which older rows lack.
+    /// Of users: counted, exposed to several variations, forced, and exposed while the experiment was not running. Of a
+    /// goal: events, users who converted, converted before, and both, and events with a value, which older rows lack.
     var counts: [Int64]
     /// The sums of a goal in the order y, y², x, x², xy. Compensated, because doubles alone would lose digits.
     var sums: [CompensatedSum]
@@ -75,7 +75,8 @@ struct TallyRow {
 enum TallyRows {
     private static let columns = "experiment_id, variation_id, period, day, goal, counts, sums"
 
-    /// Deletes and returns the oldest rows after a number that were not folded yet, followed by the totals of their keys.
+    /// Deletes and returns the oldest rows after a number that were not folded yet, followed by the totals of their
+    /// keys.
     ///
     /// Needs no lock: a row can be deleted only once, even if several servers take rows at the same time.
     static let take = Statement(
@@ -97,6 +98,7 @@ enum TallyRows {
         )
         SELECT \(columns), number FROM taken UNION ALL SELECT \(columns), NULL FROM totals
         """)
+    /// Inserts rows. The fifth count is the last parameter.
     private static let insertAll = Statement(
         "insert_tallies",
         """

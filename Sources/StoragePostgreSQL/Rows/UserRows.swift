@@ -2,8 +2,8 @@ import Bucketing
 import Chronology
 import Storage
 
-/// The `users` table: a row has the profile and the attributes of a user, and a version that every change of the user renews.
-/// Users with rows in other tables have a row here, too, even if they have neither.
+/// The `users` table: a row has the profile and the attributes of a user, and a version that every change of the user
+/// renews. Users with rows in other tables have a row here, too, even if they have neither.
 enum UserRows {
     // MARK: Reading
 
@@ -25,8 +25,8 @@ enum UserRows {
 
     // MARK: Writing
 
-    // Each statement changes only rows whose version is still the one that was read, and returns the users whose rows it
-    // changed. `ANY` repeats the condition of the join, because it shows Citus which shards are concerned.
+    // Each statement changes only rows whose version is still the one that was read, and returns the users whose rows
+    // it changed. `ANY` repeats the condition of the join, because it shows Citus which shards are concerned.
 
     static let updateProfiles = Statement(
         "update_profiles",
@@ -162,9 +162,9 @@ extension ProfileRecord {
 
     /// Returns the value of `expires_at`: when a sweep looks for expired assignments; `nil` if none will expire.
     ///
-    /// This is the first expiry, rounded up: by up to a sixteenth of the time until then, and by at most 18 hours. So an
-    /// assignment that is renewed at each visit seldom changes the index, and PostgreSQL can update the row in place (HOT).
-    /// Readers know the exact time.
+    /// This is the first expiry, rounded up: by up to a sixteenth of the time until then, and by at most 18 hours. So
+    /// an assignment that is renewed at each visit seldom changes the index, and PostgreSQL can update the row in place
+    /// (HOT). Readers know the exact time.
     func sweptAt(from now: Instant) -> Instant? {
         guard let expiry = earliestExpiry, expiry > now else { return earliestExpiry }
         let bits = Int64.bitWidth - (expiry - now).milliseconds.leadingZeroBitCount

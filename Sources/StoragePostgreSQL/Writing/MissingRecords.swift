@@ -3,8 +3,8 @@ import Chronology
 import Dispatch
 import Storage
 
-/// The data that rules have asked for, and that a transaction must read before it applies the rules again. One exchange reads
-/// all of it.
+/// The data that rules have asked for, and that a transaction must read before it applies the rules again. One exchange
+/// reads all of it.
 struct MissingRecords {
     /// The users whose rows are missing.
     var rows: Set<Identifier> = []
@@ -54,8 +54,8 @@ struct MissingRecords {
             if locked != nil {
                 for userID in rows.sorted() { readings.append((UserRows.lockRow(.text(userID.string)), { _, _ in })) }
             }
-            // Reads the rows of all users in one statement, also of those that are locked already: they must be of one moment, and
-            // a row that does not exist yet cannot be locked.
+            // Reads the rows of all users in one statement, also of those that are locked already: they must be of one
+            // moment, and a row that does not exist yet cannot be locked.
             let users = rows.union(locked ?? []).sorted()
             readings.append(
                 (
@@ -105,8 +105,8 @@ struct MissingRecords {
             (
                 ErasureRows.ages(.integers(hashes.keys.map { $0 }), .integer(server)),
                 { [erasures] rows, transaction in
-                    // Slightly later than the time of the query in the database. So an event may be dropped that came just after
-                    // an erasure, but no erased user is restored.
+                    // Slightly later than the time of the query in the database. So an event may be dropped that came
+                    // just after an erasure, but no erased user is restored.
                     transaction.erasures.checkedAt = DispatchTime.now().uptimeNanoseconds
                     for userID in erasures { transaction.erasures.ages[userID] = .infinity }
                     for row in rows {

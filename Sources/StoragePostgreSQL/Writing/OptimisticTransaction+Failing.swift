@@ -2,7 +2,8 @@ import Bucketing
 import Dispatch
 import Storage
 
-/// What happens to the changes of a transaction that failed: they are tried again together, in parts, or alone, or they fail.
+/// What happens to the changes of a transaction that failed: they are tried again together, in parts, or alone, or they
+/// fail.
 extension OptimisticTransaction {
     /// Reacts to the error of a statement.
     func failed(_ error: PostgreSQLError) {
@@ -47,8 +48,8 @@ extension OptimisticTransaction {
 
     /// Fails all changes.
     ///
-    /// - Parameter concernsAll: `false` if the cause is a locked row, or one node of a distributed database, so that changes of
-    ///   other users may succeed.
+    /// - Parameter concernsAll: `false` if the cause is a locked row, or one node of a distributed database, so that
+    ///   changes of other users may succeed.
     func fail(_ error: StorageError, concernsAll: Bool = true) {
         store.failed(changes.reduce(0) { $0 + $1.count })
         if concernsAll { store.writesFail(error) }

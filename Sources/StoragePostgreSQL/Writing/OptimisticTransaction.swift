@@ -13,8 +13,8 @@ import Storage
 ///          read          tryAgain    starts again with the changes that conflict
 /// ```
 ///
-/// After a version conflict it starts again; after several conflicts, with the rows locked. If the changes concern only the
-/// contents of users' rows, a conflict concerns only its user. Otherwise the whole transaction is repeated.
+/// After a version conflict it starts again; after several conflicts, with the rows locked. If the changes concern only
+/// the contents of users' rows, a conflict concerns only its user. Otherwise the whole transaction is repeated.
 final class OptimisticTransaction {
     let session: PostgreSQLSession
     let store: PostgreSQLStore
@@ -45,8 +45,8 @@ final class OptimisticTransaction {
     var readStatuses: [Identifier: [StatusPeriod]] = [:]
     /// The series of all experiments with their version, as this process or transaction has read them.
     var series: VersionedSeries?
-    /// Seconds from the erasure of users by other servers until the time of the check, in monotonic nanoseconds; infinite for
-    /// users who were not erased.
+    /// How long ago other servers had erased users at the time of the check, in seconds; infinite for users who were not
+    /// erased. The time of the check is in monotonic nanoseconds.
     var erasures: (ages: [Identifier: Double], checkedAt: UInt64) = ([:], 0)
     /// The data that steps have asked for and that are not read yet.
     var missing = MissingRecords()
@@ -226,8 +226,8 @@ final class OptimisticTransaction {
         connection.run(queries, by: deadline, completion)
     }
 
-    /// The statements that begin a transaction. The limits of most transactions are settings of the session; a session behind
-    /// a pooler has none.
+    /// The statements that begin a transaction. The limits of most transactions are settings of the session; a session
+    /// behind a pooler has none.
     private var begin: [SQLQuery] {
         let configuration = store.configuration
         guard waitsForLocks || configuration.usesPooler else { return [Statement.begin()] }
@@ -260,8 +260,8 @@ final class OptimisticTransaction {
         effects = TransactionEffects()
         missing = MissingRecords()
         for user in users.values { user.reset() }
-        // If a step lacks data, the others still run, so that all missing data are read at once. After that, all steps are
-        // applied again.
+        // If a step lacks data, the others still run, so that all missing data are read at once. After that, all steps
+        // are applied again.
         for change in changes {
             for step in change.steps { _ = step.apply(self) }
         }
@@ -307,8 +307,8 @@ final class OptimisticTransaction {
         guard !changed.isEmpty || !effects.isEmpty else { return endWithoutWriting() }
         // The users of whom the feed gets entries.
         let fed = users.values.filter { !$0.feed.isEmpty }.sorted { $0.userID < $1.userID }
-        // Divisible: a conflict of one user leaves the writes of the others valid. Citus cannot insert into the feed what a
-        // statement on other nodes returns.
+        // Divisible: a conflict of one user leaves the writes of the others valid. Citus cannot insert into the feed
+        // what a statement on other nodes returns.
         let isDivisible =
             effects.isEmpty && !changed.contains { $0.changesOtherTables } && (fed.isEmpty || !store.isDistributed)
         let rows = UserRowWrites(changed, isGuarded: !isDivisible, feeds: isDivisible && !fed.isEmpty, at: now)
@@ -332,8 +332,8 @@ final class OptimisticTransaction {
         }
     }
 
-    /// Returns the versions of rows that are not written, but must stay as they were read until the commit: rows of users who
-    /// were only read, and missing rows of users about whom something else is deleted.
+    /// Returns the versions of rows that are not written, but must stay as they were read until the commit: rows of
+    /// users who were only read, and missing rows of users about whom something else is deleted.
     private func unwrittenVersions(_ changed: [UserState]) -> [Identifier: Int64?] {
         var versions = effects.keptVersions
         for user in changed {
@@ -343,8 +343,9 @@ final class OptimisticTransaction {
         return versions
     }
 
-    /// Completes changes that write nothing. Their results depend on committed data, so they need a commit of their own only if
-    /// the data may not have reached the standby, for example because a restart cut off the wait of the commit that wrote it.
+    /// Completes changes that write nothing. Their results depend on committed data, so they need a commit of their own
+    /// only if the data may not have reached the standby, for example because a restart cut off the wait of the commit
+    /// that wrote it.
     private func endWithoutWriting() {
         // A change of two users, which has a transaction of its own.
         if store.isDistributed, users.count > 1, changes.count == 1, changes[0].steps.count == 1 { return confirm() }
@@ -364,8 +365,8 @@ final class OptimisticTransaction {
         }
     }
 
-    /// Completes a change of two users that writes nothing if both are still as they were read: two nodes of a distributed
-    /// database are not read at the same moment.
+    /// Completes a change of two users that writes nothing if both are still as they were read: two nodes of a
+    /// distributed database are not read at the same moment.
     private func confirm() {
         let userIDs = users.keys.sorted()
         connection.isInTransaction = false

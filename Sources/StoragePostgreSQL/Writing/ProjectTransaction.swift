@@ -9,8 +9,8 @@ final class ProjectChange {
     /// The statements that keep other transactions from changing what is read. Their rows may be read, too.
     let lock: [SQLQuery]
     let reads: [SQLQuery]
-    /// Applies the rule to the rows of ``lock`` and ``reads``. Returns the statements that write, and the number of their audit
-    /// entries. Each attempt calls it.
+    /// Applies the rule to the rows of ``lock`` and ``reads``. Returns the statements that write, and the number of
+    /// their audit entries. Each attempt calls it.
     let writes: ([Rows]) -> (queries: [SQLQuery], auditEntries: Int)
     /// Called once with `nil` if the change is durable, or with the reason why it failed.
     let complete: (StorageError?) -> Void

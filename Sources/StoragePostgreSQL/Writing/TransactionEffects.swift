@@ -2,26 +2,28 @@ import Bucketing
 import Chronology
 import Storage
 
-/// The writes of a transaction that are not part of one user's ``UserState``, and the conditions under which it may commit.
+/// The writes of a transaction that are not part of one user's ``UserState``, and the conditions under which it may
+/// commit.
 ///
-/// Rules request writes, which ``perform(_:of:at:)`` records. ``queries(_:server:feed:isDistributed:at:)`` turns them into
-/// statements.
+/// Rules request writes, which ``perform(_:of:at:)`` records. ``queries(_:server:feed:isDistributed:at:)`` turns them
+/// into statements.
 struct TransactionEffects {
     var tallies = TallyChanges()
     /// The newest datafile that the changes depend on.
     var newestDatafile: Int64?
     /// The version of the series that the changes depend on.
     ///
-    /// Why the version is compared: a series is tracked from some commit on. After that commit it is filled with the users who
-    /// had events before. So a transaction that stores an event without knowing the series must commit before the series is
-    /// tracked, or not at all. For this, series change under the lock of event numbers, and a transaction that stores events
-    /// compares the version under the same lock, which it keeps until its commit.
+    /// Why the version is compared: a series is tracked from some commit on. After that commit it is filled with the
+    /// users who had events before. So a transaction that stores an event without knowing the series must commit before
+    /// the series is tracked, or not at all. For this, series change under the lock of event numbers, and a transaction
+    /// that stores events compares the version under the same lock, which it keeps until its commit.
     ///
-    /// A transaction that knows the series and one that fills it write the same user's row, so one of them is repeated. If the
-    /// filling one writes nothing, it has read no event that counts, and the other one has computed the user's totals itself.
+    /// A transaction that knows the series and one that fills it write the same user's row, so one of them is repeated.
+    /// If the filling one writes nothing, it has read no event that counts, and the other one has computed the user's
+    /// totals itself.
     var seriesVersion: Int64?
-    /// The series that have new values of breakdowns, by number. Written under the lock, after the comparison of the version, so
-    /// that no values of other transactions are lost.
+    /// The series that have new values of breakdowns, by number. Written under the lock, after the comparison of the
+    /// version, so that no values of other transactions are lost.
     private(set) var putSeries: [Int64: TrackedSeries] = [:]
     /// Users who were erased, or merged into another (the account).
     private var removals: [(userID: Identifier, account: Identifier?)] = []
@@ -103,7 +105,8 @@ struct TransactionEffects {
     ///
     /// - Parameters:
     ///   - users: the users that have changed, in the order of their ids.
-    ///   - feed: the entries of all users for the feed; empty if the statements of the rows write them, or there is no feed.
+    ///   - feed: the entries of all users for the feed; empty if the statements of the rows write them, or there is no
+    ///     feed.
     func queries(
         _ users: [UserState], server: Int64, feed: [UInt8], isDistributed: Bool, at now: Instant
     ) -> [SQLQuery] {

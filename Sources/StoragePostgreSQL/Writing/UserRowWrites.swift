@@ -4,8 +4,8 @@ import Storage
 
 /// The statements that write users' rows: at most one for each kind of write, with all users that it concerns.
 ///
-/// Each statement writes only rows whose version is the expected one. A row that two statements write, one the profile and
-/// one the attributes, gets a new version from the first, which the second then expects.
+/// Each statement writes only rows whose version is the expected one. A row that two statements write, one the profile
+/// and one the attributes, gets a new version from the first, which the second then expects.
 struct UserRowWrites {
     private(set) var queries: [SQLQuery] = []
     /// The users of each statement.

@@ -2,8 +2,8 @@ import Bucketing
 import Chronology
 import Storage
 
-/// What an ``OptimisticTransaction`` knows of one user: the records as they were read, and the records after the rules, with
-/// the writes that lead from one to the other.
+/// What an ``OptimisticTransaction`` knows of one user: the records as they were read, and the records after the rules,
+/// with the writes that lead from one to the other.
 final class UserState {
     let userID: Identifier
 
@@ -172,8 +172,8 @@ final class UserState {
             records.otherRecords.goalEvents.count += 1
             needsGuard = true
         case .putAttributes(let record, _): set(record.isEmpty ? nil : record)
-        // The events that move here need not be added to the records: a merge has a transaction of its own, so no other rule
-        // reads them.
+        // The events that move here need not be added to the records: a merge has a transaction of its own, so no other
+        // rule reads them.
         case .takeOver: needsGuard = true
         case .putPeriod, .putSeries, .expectNewestDatafile: break
         case .eraseStickyDocuments: records.stickyDocuments = []
@@ -198,8 +198,8 @@ final class UserState {
         deletedForcedVariations.removeAll(where: isSame)
     }
 
-    /// Erases everything but the profile. Also discards earlier writes of the same transaction; later ones are written after
-    /// the erasure.
+    /// Erases everything but the profile. Also discards earlier writes of the same transaction; later ones are written
+    /// after the erasure.
     private func eraseOtherRecords() {
         attributes = nil
         attributesChanged = true

@@ -2,8 +2,8 @@ import Synchronization
 
 /// Notifies each reader of this process of what commits changed, so that its cache stays current.
 ///
-/// The ``Writer`` announces the number of each commit before it commits, and then delivers a notice to the inbox of each
-/// ``SQLiteReader``. The reader takes its notices before the first lookup of a batch.
+/// The ``Writer`` announces the number of each commit before it commits, and then delivers a notice to the inbox of
+/// each ``SQLiteReader``. The reader takes its notices before the first lookup of a batch.
 final class CommitNotices: Sendable {
     /// The notices that one reader has not processed yet.
     final class Inbox: Sendable {

@@ -2,8 +2,8 @@ import Bucketing
 import JSON
 
 /// A bounded cache of user records: a ring buffer, in which new entries overwrite the oldest ones, and a hash table of
-/// positions in the ring. An entry takes 16 bytes beside its key and value, and about 8 in the table. Adding one allocates
-/// nothing, unless the table grows.
+/// positions in the ring. An entry takes 16 bytes beside its key and value, and about 8 in the table. Adding one
+/// allocates nothing, unless the table grows.
 ///
 /// ```
 /// ring   | … oldest entry | … | newest entry | free … |
@@ -247,9 +247,9 @@ final class RecordCache {
         remove(slot)
     }
 
-    /// Removes an entry from the table, and moves entries behind it up that linear probing would no longer find (Knuth, The
-    /// Art of Computer Programming, volume 3, 6.4, algorithm R). The bytes of the entry stay in the ring until they are
-    /// overwritten.
+    /// Removes an entry from the table, and moves entries behind it up that linear probing would no longer find (Knuth,
+    /// The Art of Computer Programming, volume 3, 6.4, algorithm R). The bytes of the entry stay in the ring until they
+    /// are overwritten.
     private func remove(_ slot: Int) {
         store(Self.dead, at: position(slot) + 12)
         count -= 1

@@ -1,5 +1,5 @@
-/// The changes of users in a commit, in order. One flat buffer: all readers share it across threads, and would contend for
-/// the reference counts of separate values.
+/// The changes of users in a commit, in order. One flat buffer: all readers share it across threads, and would contend
+/// for the reference counts of separate values.
 ///
 /// ```
 /// change  hash 8 | key length 4 | record length 4 | key | record | padding to 8

@@ -6,16 +6,16 @@ import Synchronization
 /// Filters out users without a profile. Without it, looking up a new user in the database would be the most expensive
 /// part of a decision.
 ///
-/// The first lookup that needs the filter starts a background scan of the database, which fills a Bloom filter. Why the
-/// filter never lacks a user:
+/// The first lookup of a user without a profile, or the first new user, starts a background scan of the database, which
+/// fills a Bloom filter. Why the filter never lacks a user:
 ///
 /// - Before the scan reads anything, the writer begins to add each new user to the filter before the commit.
 /// - The scan first reads the number of the last commit. It finds all users of the commits up to this one, except those
 ///   deleted since. The writer adds the users of its own later commits.
-/// - Other processes and programs do not add their users. So the filter is complete only as of the last commit in an unbroken
-///   sequence of this process's commits, and serves only readers that know this commit as the last one. The writer's next
-///   commit detects a gap in the sequence, by its number or by the log's header before it, and drops the filter. A scan
-///   fills a new one after a pause. A process that never writes has no filter.
+/// - Other processes and programs do not add their users. So the filter is complete only as of the last commit in an
+///   unbroken sequence of this process's commits, and serves only readers that know this commit as the last one. The
+///   writer's next commit detects a gap in the sequence, by its number or by the log's header before it, and drops the
+///   filter. A scan fills a new one after a pause. A process that never writes has no filter.
 ///
 /// A filter that exceeds its capacity is used until a scan has filled a larger one.
 final class UserFilter: Sendable {
@@ -187,8 +187,8 @@ final class UserFilter: Sendable {
         }
         guard let commit = try connection.lastCommit().commit else { return nil }
         state.withLock { state in
-            // Not if there is a filter: it may lack users that another process has added up to this commit. Not if this process
-            // has committed meanwhile: then `didCommit` has stored that commit.
+            // Not if there is a filter: it may lack users that another process has added up to this commit. Not if this
+            // process has committed meanwhile: then `didCommit` has stored that commit.
             if state.complete == nil, state.last == last { state.last = commit }
         }
         return filter

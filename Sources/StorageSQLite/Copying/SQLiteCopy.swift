@@ -72,8 +72,8 @@ public final class SQLiteCopy: CopyTarget {
         return found
     }
 
-    /// Returns a query for users with their profiles and attributes, which are in two tables. SQLite merges both in the order
-    /// of the users' ids.
+    /// Returns a query for users with their profiles and attributes, which are in two tables. SQLite merges both in the
+    /// order of the users' ids.
     private static func users(_ condition: String, _ limit: Int) -> String {
         """
         SELECT user_id, profiles.record, expires_at, user_attributes.record FROM (

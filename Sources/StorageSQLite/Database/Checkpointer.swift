@@ -4,8 +4,8 @@ import Synchronization
 /// Copies the write-ahead log into the database, so that the log can restart.
 ///
 /// SQLite would do this within a commit, which would then take as long as copying thousands of pages. Instead, another
-/// connection copies and syncs while commits go on. It repeats this until a pass finds few new pages. The writer then copies
-/// the last pages between two commits, when nobody adds any.
+/// connection copies and syncs while commits go on. It repeats this until a pass finds few new pages. The writer then
+/// copies the last pages between two commits, when nobody adds any.
 ///
 /// A failed checkpoint does not fail a commit, whose pages are safe in the log. The next checkpoint copies the whole
 /// log again.
@@ -58,8 +58,8 @@ final class Checkpointer: Sendable {
     /// How long commits may wait, in seconds, until readers have released the log. Readers hold it for one batch.
     private static let patience = 0.1
 
-    /// A pass that copies at most this many pages is the last one: the writer copies the remaining pages in about the time
-    /// of a commit.
+    /// A pass that copies at most this many pages is the last one: the writer copies the remaining pages in about the
+    /// time of a commit.
     private static let fewPages = 2_048
     /// The maximum number of passes.
     private static let passes = 4
@@ -167,9 +167,9 @@ final class Checkpointer: Sendable {
         }
     }
 
-    /// Counts and reports a failed checkpoint, and resets the count of copied pages in the log's index. Other processes rely
-    /// on that count, and the kernel does not report the failure to a process that opens the database later. So pages that
-    /// may be lost must not count as copied.
+    /// Counts and reports a failed checkpoint, and resets the count of copied pages in the log's index. Other processes
+    /// rely on that count, and the kernel does not report the failure to a process that opens the database later. So
+    /// pages that may be lost must not count as copied.
     private func didFail(_ error: SQLiteError, on connection: Connection?) {
         guard !error.isBusy else { return }
         state.withLock { $0.failures += 1 }

@@ -17,8 +17,8 @@ extension Connection {
         logIndex.map { LogCopying(salts: LogHeader(at: $0).salts, at: $0) }
     }
 
-    /// Makes ``logHeader`` available for the lifetime of the connection, from SQLite's own mapping of the log's index. The
-    /// connection must have read something before: only then has SQLite opened the log.
+    /// Makes ``logHeader`` available for the lifetime of the connection, from SQLite's own mapping of the log's index.
+    /// The connection must have read something before: only then has SQLite opened the log.
     func watchLog() {
         guard logIndex == nil, let file = mainFile, let map = file.pointee.pMethods?.pointee.xShmMap else { return }
         var mapping: UnsafeMutableRawPointer?
@@ -32,8 +32,8 @@ extension Connection {
 
     /// Commits the open write transaction.
     ///
-    /// - Returns: the log's header before this commit, and after it. The second one is `nil` if another commit followed at
-    ///   once.
+    /// - Returns: the log's header before this commit, and after it. The second one is `nil` if another commit followed
+    ///   at once.
     func commit() throws(SQLiteError) -> (former: LogHeader?, header: LogHeader?) {
         // Nobody else commits while this connection holds the write lock.
         let former = logHeader
@@ -42,8 +42,8 @@ extension Connection {
         return (former, header)
     }
 
-    /// Returns the last commit of any process, and the counter of project changes at that commit. The commit is `nil` if
-    /// other processes commit too fast to match its number with the log's header. Do not call it in a transaction.
+    /// Returns the last commit of any process, and the counter of project changes at that commit. The commit is `nil`
+    /// if other processes commit too fast to match its number with the log's header. Do not call it in a transaction.
     func lastCommit() throws(SQLiteError) -> (commit: Commit?, projectChanges: Int64) {
         var counters: (commits: Int64, projectChanges: Int64) = (0, 0)
         for _ in 0..<3 {
@@ -66,8 +66,9 @@ extension Connection {
         return Int(pages)
     }
 
-    /// Writes pages of zeros after the end of the log, to find out whether it can grow. The next commits overwrite them, and
-    /// nobody reads them before. Call it in a write transaction only, so that nobody commits at the same time.
+    /// Writes pages of zeros after the end of the log, to find out whether it can grow. The next commits overwrite
+    /// them, and nobody reads them before. Call it in a write transaction only, so that nobody commits at the same
+    /// time.
     ///
     /// - Throws: ``SQLiteError`` if the log cannot grow, for example because the disk is full.
     func extendLog(pages: Int) throws(SQLiteError) {
@@ -131,9 +132,9 @@ extension Connection {
         guard code == SQLITE_OK else { throw SQLiteError(nil, code) }
     }
 
-    /// Makes the next checkpoint copy the whole log again. Needed after a failed sync: Linux then marks the copied pages
-    /// clean, and later syncs skip them, so they may never reach the disk. As with ``watchLog()``, the connection must have
-    /// read something before.
+    /// Makes the next checkpoint copy the whole log again. Needed after a failed sync: Linux then marks the copied
+    /// pages clean, and later syncs skip them, so they may never reach the disk. As with ``watchLog()``, the connection
+    /// must have read something before.
     ///
     /// - Throws: a busy ``SQLiteError`` while another connection copies the log.
     func forgetCopiedPages() throws(SQLiteError) {
@@ -170,8 +171,8 @@ extension Connection {
 
     /// Returns bytes of a file as they are on disk, past SQLite's cache; `nil` if the file is shorter.
     ///
-    /// Reads through SQLite's own descriptor: closing another descriptor of the file would release the POSIX locks of all
-    /// connections in this process.
+    /// Reads through SQLite's own descriptor: closing another descriptor of the file would release the POSIX locks of
+    /// all connections in this process.
     func bytes(_ count: Int, at offset: Int64, of file: File) throws(SQLiteError) -> [UInt8]? {
         guard let file = file == .log ? logFile : mainFile, let read = file.pointee.pMethods?.pointee.xRead else {
             return nil

@@ -5,13 +5,13 @@ import Synchronization
 /// Detects that the database or its write-ahead log was overwritten in place, for example by `cp backup holdfast.db`
 /// while a server runs. The files keep their identity then, and SQLite would continue to write into them.
 ///
-/// - The header of the log must have the salts of the log's index, and the last frame must have the checksum of the index.
-///   The index is in shared memory, so overwriting the log does not change the index. A log that was copied into the
-///   database completely is not checked, because nobody reads it any more.
+/// - The header of the log must have the salts of the log's index, and the last frame must have the checksum of the
+///   index. The index is in shared memory, so overwriting the log does not change the index. A log that was copied into
+///   the database completely is not checked, because nobody reads it any more.
 /// - Only checkpoints may change the database. While the index shows no checkpoint since the last check, and nothing is
-///   left to copy, the header, the size and the page of the table `counters` must stay the same. After a checkpoint, the
-///   file must not be shorter. The number of its last commit must be higher than before, but not higher than that of the
-///   database with its log. Checkpoints and restarts of the log by other processes meet these conditions, too.
+///   left to copy, the header, the size and the page of the table `counters` must stay the same. After a checkpoint,
+///   the file must not be shorter. The number of its last commit must be higher than before, but not higher than that
+///   of the database with its log. Checkpoints and restarts of the log by other processes meet these conditions, too.
 ///
 /// Once a difference is found, the store reads and writes nothing any more until the server is restarted.
 final class ContentsCheck: Sendable {
@@ -156,8 +156,8 @@ final class ContentsCheck: Sendable {
     private static func readState(
         after former: FileState?, on connection: Connection
     ) throws(SQLiteError) -> Finding {
-        // The state of checkpoints is read both before and after the pages: a checkpoint changes it before it writes, and
-        // may have ended when the pages are read.
+        // The state of checkpoints is read both before and after the pages: a checkpoint changes it before it writes,
+        // and may have ended when the pages are read.
         let copyingBefore = connection.logCopying
         guard let header = try connection.bytes(DatabaseHeader.length, at: 0, of: .database) else {
             return .problem("the database was emptied")
@@ -243,8 +243,8 @@ enum CountersPage {
         // The row begins with its length and its number.
         guard variableInteger() != nil, variableInteger() == 1 else { return nil }
         let start = offset
-        // The record's header has its own length and the type of each column. The type of `id` is 0, because the row's number
-        // stands for it; `commits` is the next column.
+        // The record's header has its own length and the type of each column. The type of `id` is 0, because the row's
+        // number stands for it; `commits` is the next column.
         guard let length = variableInteger(), variableInteger() == 0, let type = variableInteger() else { return nil }
         // The sizes of integers by type. Type 7 is a double; types 8 and 9 are the numbers 0 and 1.
         let sizes = [0, 1, 2, 3, 4, 6, 8, nil, 0, 0]

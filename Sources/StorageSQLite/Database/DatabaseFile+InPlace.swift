@@ -1,7 +1,7 @@
 import Glibc
 
-/// Notices that the database file, its write-ahead log or the log's index was moved, deleted or replaced while it is open.
-/// SQLite would continue to write into files that no path leads to.
+/// Notices that the database file, its write-ahead log or the log's index was moved, deleted or replaced while it is
+/// open. SQLite would continue to write into files that no path leads to.
 ///
 /// ``ContentsCheck`` notices files that were overwritten in place, and keep their identity.
 extension DatabaseFile {

@@ -7,8 +7,8 @@ import Storage
 
 /// The file of a Holdfast database: recognizes it, migrates it to this program's version, and opens connections.
 ///
-/// A store calls ``prepare(lockTimeout:)`` first, opens its writer, and then keeps ``opened()``, which also checks that the
-/// files stay in place.
+/// A store calls ``prepare(lockTimeout:)`` first, opens its writer, and then keeps ``opened()``, which also checks that
+/// the files stay in place.
 struct DatabaseFile: Sendable {
     let path: String
     /// The files that must stay in place; empty before ``opened()``.
@@ -27,8 +27,8 @@ struct DatabaseFile: Sendable {
     /// The version of this program's databases.
     static var version: Int64 { Int64(Migrations.sqlite.count) }
 
-    /// Creates the file if it does not exist, and migrates an older one in one transaction. A file of another program or of
-    /// a newer release is refused before anything is written to it.
+    /// Creates the file if it does not exist, and migrates an older one in one transaction. A file of another program
+    /// or of a newer release is refused before anything is written to it.
     ///
     /// - Returns: the file's former version; 0 for a new one.
     @discardableResult
@@ -37,7 +37,8 @@ struct DatabaseFile: Sendable {
         createPrivately()
         return try naming {
             let connection = try Connection(path: path, access: .create, lockTimeout: lockTimeout)
-            // The write-ahead log may hold a newer version than the file. If that is refused, the log must stay as it is.
+            // The write-ahead log may hold a newer version than the file. If that is refused, the log must stay as it
+            // is.
             connection.setCheckpointOnClose(false)
             let former = try connection.integer("PRAGMA user_version")
             try checkVersion(former)
@@ -51,8 +52,8 @@ struct DatabaseFile: Sendable {
         }
     }
 
-    /// Refuses a file that is not a Holdfast database, and a file beside the write-ahead log of another one, without side
-    /// effects: reads only the header of the file and the log. A missing or empty file is accepted.
+    /// Refuses a file that is not a Holdfast database, and a file beside the write-ahead log of another one, without
+    /// side effects: reads only the header of the file and the log. A missing or empty file is accepted.
     func recognise() throws(DatabaseError) {
         guard sizes.database > 0 else { return try LeftLog.expectOwn(database: path) }
         guard let header = try naming({ try DatabaseHeader(path: path) }) else {
@@ -66,8 +67,8 @@ struct DatabaseFile: Sendable {
         try LeftLog.expectOwn(database: path)
     }
 
-    /// Creates the file readable by its owner only; SQLite gives the files beside it the same mode. A failure here recurs
-    /// and is reported when SQLite opens the file.
+    /// Creates the file readable by its owner only; SQLite gives the files beside it the same mode. A failure here
+    /// recurs and is reported when SQLite opens the file.
     private func createPrivately() {
         let descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         if descriptor >= 0 { close(descriptor) }
@@ -95,8 +96,8 @@ struct DatabaseFile: Sendable {
         }
     }
 
-    /// Switches to the write-ahead log, permanently. Waits for the lock that the first switch needs, which SQLite does not
-    /// do: several processes may create the file at once.
+    /// Switches to the write-ahead log, permanently. Waits for the lock that the first switch needs, which SQLite does
+    /// not do: several processes may create the file at once.
     private func useWriteAheadLog(_ connection: Connection) throws(SQLiteError) {
         var tries = 0
         while true {
@@ -164,7 +165,8 @@ struct DatabaseFile: Sendable {
     func connect(_ access: Connection.Access, lockTimeout: Double) throws(SQLiteError) -> Connection {
         try expectInPlace()
         let connection = try Connection(path: path, access: access, lockTimeout: lockTimeout)
-        // Only the writer's connection copies the log when it is closed, because it checks the contents of the files before.
+        // Only the writer's connection copies the log when it is closed, because it checks the contents of the files
+        // before.
         connection.setCheckpointOnClose(false)
         try connection.execute("PRAGMA schema_version")
         connection.watchLog()
@@ -181,8 +183,8 @@ struct DatabaseFile: Sendable {
     }
 }
 
-/// The first 100 bytes of a database file (https://www.sqlite.org/fileformat.html#the_database_header), read without side
-/// effects.
+/// The first 100 bytes of a database file (https://www.sqlite.org/fileformat.html#the_database_header), read without
+/// side effects.
 struct DatabaseHeader {
     /// `PRAGMA application_id`
     let applicationID: Int64

@@ -1,8 +1,8 @@
 import Glibc
 public import Storage
 
-/// The commands of operators that concern a database file: migrate, back up and restore. Servers may use the file at the
-/// same time, except during a restore.
+/// The commands of operators that concern a database file: migrate, back up and restore. Servers may use the file at
+/// the same time, except during a restore.
 public enum DatabaseMaintenance {
     /// Creates the database, or migrates it to this program's version.
     ///
@@ -13,8 +13,8 @@ public enum DatabaseMaintenance {
         return (Int(former), Int(DatabaseFile.version))
     }
 
-    /// Checks that a database can be read without a migration, so that a command that only reads does not migrate it under
-    /// an older server.
+    /// Checks that a database can be read without a migration, so that a command that only reads does not migrate it
+    /// under an older server.
     ///
     /// - Throws: ``DatabaseError``
     public static func expectCurrentVersion(path: String) throws(DatabaseError) {

@@ -18,8 +18,8 @@ extension DatabaseMaintenance {
     /// write-ahead log away. If the process dies between the two, servers refuse to start, and restoring again helps.
     ///
     /// - Parameter date: distinguishes the names of the former files.
-    /// - Throws: ``DatabaseError`` if the backup is damaged or of a newer release, or a process uses the database; nothing
-    ///   has changed then.
+    /// - Throws: ``DatabaseError`` if the backup is damaged or of a newer release, or a process uses the database;
+    ///   nothing has changed then.
     public static func restore(_ backup: String, to path: String, date: String) throws(DatabaseError) -> Restored {
         guard access(backup, F_OK) == 0 else { throw DatabaseError(backup, "it must exist") }
         guard !areSame(backup, path) else {
@@ -110,8 +110,8 @@ extension DatabaseMaintenance {
         }
     }
 
-    /// Gives the feed another epoch, which makes the cursors of its readers invalid: they may point to changes that came
-    /// after the backup, and that the restored database lacks.
+    /// Gives the feed another epoch, which makes the cursors of its readers invalid: they may point to changes that
+    /// came after the backup, and that the restored database lacks.
     private static func renewFeed(of path: String) throws(SQLiteError) {
         let connection = try Connection(path: path, access: .write, lockTimeout: 10)
         let hasFeed = try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'feed_state'") > 0

@@ -5,9 +5,9 @@ import Storage
 /// A write-ahead log with commits that lies beside a database file before the database is opened
 /// (https://www.sqlite.org/fileformat.html#walformat).
 ///
-/// SQLite adds the commits of a log to any database file beside it. If the log was written for another file, for example
-/// because a backup was put in place of the database, the result is a damaged database. ``expectOwn(database:)`` refuses
-/// such a log.
+/// SQLite adds the commits of a log to any database file beside it. If the log was written for another file, for
+/// example because a backup was put in place of the database, the result is a damaged database.
+/// ``expectOwn(database:)`` refuses such a log.
 struct LeftLog {
     let path: String
     private let pageSize: UInt32
@@ -33,7 +33,8 @@ struct LeftLog {
     ///
     /// - Parameters:
     ///   - limit: the number of commits at which counting ends.
-    ///   - frame: called with the number of each frame's page, and the number of the database's pages if it ends a commit.
+    ///   - frame: called with the number of each frame's page, and the number of the database's pages if it ends a
+    ///     commit.
     /// - Returns: `nil` if the file is missing or is not a log.
     private static func read(
         _ path: String, commits limit: Int64, frame: (Int, Int) -> Void = { _, _ in }
@@ -104,8 +105,8 @@ struct LeftLog {
 
     /// Compares the number of the last commit in the file alone with the number in the file with its log.
     ///
-    /// Each commit of Holdfast raises the number by one. So a log that belongs to the file has at least as many commits as the
-    /// difference.
+    /// Each commit of Holdfast raises the number by one. So a log that belongs to the file has at least as many commits
+    /// as the difference.
     private func commitContradiction(to database: String) -> String? {
         // The file is read first, because other processes may commit meanwhile.
         guard let inFile = try? Self.lastCommit(database, isFileAlone: true),
@@ -117,8 +118,8 @@ struct LeftLog {
         return "it continues commit \(first) and ends with commit \(withLog), the file ends with commit \(inFile)"
     }
 
-    /// Returns the number of the first page beyond the end of the file that the log should have and does not; `nil` if none
-    /// is missing. A database that has grown has its new pages in the log until a checkpoint.
+    /// Returns the number of the first page beyond the end of the file that the log should have and does not; `nil` if
+    /// none is missing. A database that has grown has its new pages in the log until a checkpoint.
     private static func missingPage(_ path: String, of size: off_t, _ pageSize: UInt32) -> Int? {
         let present = Int(size) / Int(pageSize)
         /// The new pages of the transaction that is being read.

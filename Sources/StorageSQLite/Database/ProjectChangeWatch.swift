@@ -4,8 +4,8 @@ import Synchronization
 
 /// Notices changes of projects by any process, with a connection of its own.
 ///
-/// It looks every 20 milliseconds. Mostly it only compares the header of the log's index, which is in shared memory. If that
-/// shows a commit, it reads the counter of project changes from the database.
+/// It looks every 20 milliseconds. Mostly it only compares the header of the log's index, which is in shared memory. If
+/// that shows a commit, it reads the counter of project changes from the database.
 final class ProjectChangeWatch: ProjectWatch, @unchecked Sendable {
     // Safe: mutable state is used on the queue only.
     private let file: DatabaseFile

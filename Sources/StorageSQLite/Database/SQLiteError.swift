@@ -34,8 +34,8 @@ struct SQLiteError: Error, CustomStringConvertible {
     /// Whether a new connection may succeed where this one failed.
     var asksForReopening: Bool { !isBusy && primaryCode != SQLITE_FULL && !concernsFiles }
 
-    /// `SQLITE_READONLY_DBMOVED`, a macro that Swift does not import. A file that replaced the open one must not be opened:
-    /// the write-ahead log beside it belongs to the former file.
+    /// `SQLITE_READONLY_DBMOVED`, a macro that Swift does not import. A file that replaced the open one must not be
+    /// opened: the write-ahead log beside it belongs to the former file.
     static let fileHasMoved = SQLITE_READONLY | (4 << 8)
 
     /// The file or its log was overwritten in place; see ``ContentsCheck``. Not a code of SQLite.

@@ -26,8 +26,8 @@ final class Statement: Row {
     /// The text that was prepared.
     var sql: String { sqlite3_sql(handle).map { String(cString: $0) } ?? "" }
 
-    /// Runs the statement to completion and calls `row` for each row. `row` reads the columns of the current row from the
-    /// statement itself.
+    /// Runs the statement to completion and calls `row` for each row. `row` reads the columns of the current row from
+    /// the statement itself.
     func run(
         _ bind: (Statement) -> Void = { _ in }, row: (Statement) throws(SQLiteError) -> Void = { _ in }
     ) throws(SQLiteError) {
@@ -54,8 +54,8 @@ final class Statement: Row {
         return value
     }
 
-    /// Runs an INSERT, UPDATE or DELETE and returns the number of affected rows. Unlike RETURNING, for which SQLite fills a
-    /// temporary table, the count is free.
+    /// Runs an INSERT, UPDATE or DELETE and returns the number of affected rows. Unlike RETURNING, for which SQLite
+    /// fills a temporary table, the count is free.
     func change(_ bind: (Statement) -> Void) throws(SQLiteError) -> Int {
         try run(bind)
         return Int(sqlite3_changes64(connection))

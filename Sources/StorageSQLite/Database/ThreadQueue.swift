@@ -5,11 +5,12 @@ import Synchronization
 
 /// A serial queue with a thread of its own, for work that comes all the time.
 ///
-/// A serial `DispatchQueue` borrows a thread for each piece of work, and Dispatch starts one more whenever all are busy,
-/// up to hundreds. These threads, with their stacks and the allocator's caches, then stay for as long as any work comes.
+/// A serial `DispatchQueue` borrows a thread for each piece of work, and Dispatch starts one more whenever all are
+/// busy, up to hundreds. These threads, with their stacks and the allocator's caches, then stay for as long as any work
+/// comes.
 final class ThreadQueue: Sendable {
-    /// The jobs of the thread. The thread keeps this object alive until it has run the jobs submitted before the queue was
-    /// released.
+    /// The jobs of the thread. The thread keeps this object alive until it has run the jobs submitted before the queue
+    /// was released.
     private final class Jobs: Sendable {
         private struct State {
             var waiting: [@Sendable () -> Void] = []

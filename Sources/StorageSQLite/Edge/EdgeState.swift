@@ -5,14 +5,14 @@ package import Storage
 
 /// How far the file of an edge follows its upstream: the row of the table `edge_state`.
 ///
-/// Only an edge's file has this table, so that a server can refuse the wrong kind of file. Without the check, a server that
-/// is not an edge would write changes into a copy, where they are lost, and an edge would delete the data of an independent
-/// database.
+/// Only an edge's file has this table, so that a server can refuse the wrong kind of file. Without the check, a server
+/// that is not an edge would write changes into a copy, where they are lost, and an edge would delete the data of an
+/// independent database.
 package struct EdgeState: Sendable, Equatable {
     /// The place in the upstream's feed up to which the file has all changes; `nil` before the first copy has begun.
     package var cursor: FeedCursor?
-    /// While all users are being copied, the last one copied so far, empty before the first; `nil` at other times. The copy
-    /// began at ``cursor``.
+    /// While all users are being copied, the last one copied so far, empty before the first; `nil` at other times. The
+    /// copy began at ``cursor``.
     package var copiedTo: Identifier?
     /// Whether the file was up to date with its upstream at some time.
     package var isComplete = false
@@ -20,7 +20,8 @@ package struct EdgeState: Sendable, Equatable {
     package var definitions: Int64 = -1
     /// The ``ProjectState/newestDatafile`` of the upstream that the file has.
     package var newestDatafile: Int64 = 0
-    /// Whether the file has datafiles in parts where the upstream has: an edge of an earlier release copied all of them whole.
+    /// Whether the file has datafiles in parts where the upstream has: an edge of an earlier release copied all of them
+    /// whole.
     package var hasParts = false
     /// The ``StoreGeneration/storeID`` of the upstream; 0 if it is not known yet.
     package var upstreamID: Int64 = 0

@@ -6,9 +6,9 @@ import Synchronization
 
 /// A durable queue of what an edge sends to its upstream: events, and the last uses of flags.
 ///
-/// The queue is a database file beside the edge's copy, and survives when the copy is replaced. Only one process may use it.
-/// An entry is acknowledged to its client once it is durable. Entries are sent in order, and removed after the upstream has
-/// acknowledged them. After a crash an entry may be sent twice, which must do no harm.
+/// The queue is a database file beside the edge's copy, and survives when the copy is replaced. Only one process may
+/// use it. An entry is acknowledged to its client once it is durable. Entries are sent in order, and removed after the
+/// upstream has acknowledged them. After a crash an entry may be sent twice, which must do no harm.
 package final class EventOutbox: @unchecked Sendable {
     // Safe: the connection is used on the queue only.
 
@@ -86,8 +86,8 @@ package final class EventOutbox: @unchecked Sendable {
 
     /// Appends entries in one transaction, in order.
     ///
-    /// - Parameter completion: called on the outbox's queue once they are durable, or with ``StorageError/overloaded`` if the
-    ///   outbox is full.
+    /// - Parameter completion: called on the outbox's queue once they are durable, or with ``StorageError/overloaded``
+    ///   if the outbox is full.
     package func append(
         _ entries: [(userID: Identifier?, content: [UInt8])],
         _ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void

@@ -46,8 +46,8 @@ extension SQLiteStore {
     /// Replaces everything that all users share by that of the upstream, with its numbers and versions.
     ///
     /// - Parameters:
-    ///   - definitions: the datafiles are only those that the file lacks. A datafile in parts may have only the parts that
-    ///     have changed since the one in the file.
+    ///   - definitions: the datafiles are only those that the file lacks. A datafile in parts may have only the parts
+    ///     that have changed since the one in the file.
     ///   - isWhole: whether to delete the file's datafiles first, because they cannot be continued.
     package func mirror(
         _ definitions: ProjectState, isWhole: Bool, reaching state: EdgeState

@@ -79,8 +79,8 @@ extension WriteTransaction {
         }
     }
 
-    /// Moves the goal events and audit entries of another user to a user. Deletes events that the user has already, by their
-    /// sender's id.
+    /// Moves the goal events and audit entries of another user to a user. Deletes events that the user has already, by
+    /// their sender's id.
     private func takeOver(_ other: Identifier, _ userID: Identifier) throws(SQLiteError) {
         for sql: StaticString in [
             """

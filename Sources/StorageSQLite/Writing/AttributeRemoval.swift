@@ -5,8 +5,8 @@ import Storage
 /// Deletes the values of attributes that were removed from the schema.
 ///
 /// The table `attribute_removals` lists these attributes, each with the last user whose values were deleted. Small
-/// transactions delete the values of the next users and record the progress, so that the deletion continues after a restart
-/// and in any process. Readers do not depend on it.
+/// transactions delete the values of the next users and record the progress, so that the deletion continues after a
+/// restart and in any process. Readers do not depend on it.
 final class AttributeRemoval: @unchecked Sendable {
     // Safe: all state is constant, and a timer source may be cancelled from any thread.
     private let writer: Writer

@@ -3,11 +3,11 @@ import Chronology
 import Dispatch
 import Storage
 
-/// The users that other processes have erased. A change that this process received before an erasure, and that still waits,
-/// must not restore the user. Used on the writer's queue, in its transactions.
+/// The users that other processes have erased. A change that this process received before an erasure, and that still
+/// waits, must not restore the user. Used on the writer's queue, in its transactions.
 ///
-/// The database has the time of each erasure. Times are those of the monotonic clock, which all processes on the machine
-/// share. They are read within the transaction of the erasure, so that later erasures have later times.
+/// The database has the time of each erasure. Times are those of the monotonic clock, which all processes on the
+/// machine share. They are read within the transaction of the erasure, so that later erasures have later times.
 struct Erasures {
     /// ``ErasureRules/memory`` in nanoseconds.
     static let memory = UInt64(ErasureRules.memory.inSeconds * 1e9)
@@ -47,8 +47,8 @@ struct Erasures {
         last = max(last, erasure ?? 0)
     }
 
-    /// Whether another process has erased the user at this time or later. Also true for a time so long ago that erasures
-    /// since then may be forgotten.
+    /// Whether another process has erased the user at this time or later. Also true for a time so long ago that
+    /// erasures since then may be forgotten.
     func mayHold(_ userID: Identifier, since time: UInt64, on connection: Connection) throws(SQLiteError) -> Bool {
         if time < now - min(now, Self.memory) { return true }
         guard time <= lastElsewhere else { return false }
@@ -66,8 +66,8 @@ enum ErasureRows {
             "INSERT OR REPLACE INTO erasures (user_hash, erased_at) VALUES (?1, ?2)", .integer(mark), .time(time))
     }
 
-    /// Returns the time of the last erasure; 0 if there is none. Times later than `limit`, the present time, are from before
-    /// the machine was restarted, and do not count.
+    /// Returns the time of the last erasure; 0 if there is none. Times later than `limit`, the present time, are from
+    /// before the machine was restarted, and do not count.
     static func newest(before limit: UInt64, on connection: Connection) throws(SQLiteError) -> UInt64 {
         try connection.all("SELECT max(erased_at) FROM erasures WHERE erased_at <= ?1", .time(limit)) {
             UInt64(clamping: $0.integer(0))

@@ -4,10 +4,11 @@ import Dispatch
 import Storage
 import Synchronization
 
-/// Deletes expired assignments, old goal events, audit entries and erasures, and starts ``FeedRetention``, at intervals.
+/// Deletes expired assignments, old goal events, audit entries and erasures, and starts ``FeedRetention``, at
+/// intervals.
 ///
-/// Each sweep uses small transactions, which do not delay other changes. Readers do not depend on it: they ignore expired
-/// assignments by themselves.
+/// Each sweep uses small transactions, which do not delay other changes. Readers do not depend on it: they ignore
+/// expired assignments by themselves.
 final class Retention: @unchecked Sendable {
     // Safe: all state is constant, and a timer source may be cancelled from any thread.
     private let writer: Writer

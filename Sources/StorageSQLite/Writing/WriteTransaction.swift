@@ -5,8 +5,9 @@ import Storage
 
 /// The open transaction, as its changes see it. Used on the writer's queue only.
 ///
-/// The ``Writer`` begins it, calls each change with it, and commits. Changes read and write rows through it. It collects what
-/// the commit needs beyond the rows: the changed users for the caches, the counters, the tallies and the feed.
+/// The ``Writer`` begins it, calls each change with it, and commits. Changes read and write rows through it. It
+/// collects what the commit needs beyond the rows: the changed users for the caches, the counters, the tallies and the
+/// feed.
 final class WriteTransaction {
     let connection: Connection
     private let clock: StoreClock
@@ -121,7 +122,8 @@ final class WriteTransaction {
             ?? update(change, anonymous: anonymous, rules, at: now)
     }
 
-    /// Inserts a new profile without reading the present one; `nil` if the user may have one, or the change creates none.
+    /// Inserts a new profile without reading the present one; `nil` if the user may have one, or the change creates
+    /// none.
     private func create(
         _ change: ProfileChange, anonymous: ProfileRecord?, _ rules: ProfileRules, at now: Instant
     ) throws(SQLiteError) -> ProfileChangeResult? {
@@ -198,7 +200,8 @@ final class WriteTransaction {
         hasWritten = true
     }
 
-    /// Records the erasures and merges of this transaction, so that all processes drop waiting changes of the erased users.
+    /// Records the erasures and merges of this transaction, so that all processes drop waiting changes of the erased
+    /// users.
     ///
     /// - Returns: the time of the erasures; `nil` if there were none.
     func recordErasures() throws(SQLiteError) -> UInt64? {

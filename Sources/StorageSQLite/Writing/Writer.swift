@@ -41,8 +41,8 @@ final class Writer: Sendable {
         }
     }
 
-    /// Why transactions fail. The failure is over once a transaction succeeds that is as large as the largest failed one:
-    /// small transactions may still fit on a disk that is nearly full.
+    /// Why transactions fail. The failure is over once a transaction succeeds that is as large as the largest failed
+    /// one: small transactions may still fit on a disk that is nearly full.
     private struct Failure {
         var error: StorageError
         /// The size of the largest failed transaction.
@@ -71,7 +71,8 @@ final class Writer: Sendable {
 
     /// Notifies the readers of this process of each commit.
     let notices = CommitNotices()
-    /// Knows the time of every commit that this process has seen, so that the time of several processes never goes back.
+    /// Knows the time of every commit that this process has seen, so that the time of several processes never goes
+    /// back.
     let clock: StoreClock
     let userFilter: UserFilter
     /// The opened file, which must stay in place.
@@ -163,8 +164,8 @@ final class Writer: Sendable {
         try await completed { submit(body, completion: $0) }
     }
 
-    /// Commits a change of the counters only. While transactions fail, also writes as much to the log as the largest failed
-    /// one, so that a success ends the failure.
+    /// Commits a change of the counters only. While transactions fail, also writes as much to the log as the largest
+    /// failed one, so that a success ends the failure.
     func probe() async throws(StorageError) {
         try await perform { [self] transaction in
             if let failure = state.withLock(\.failure) { try transaction.ensureRoom(pages: failure.pages) }
@@ -194,8 +195,8 @@ final class Writer: Sendable {
         if let refusal { write.report(refusal) }
     }
 
-    /// Whether a write may wait: the queue is not full, and the oldest write has not waited too long. A new one would probably
-    /// wait as long.
+    /// Whether a write may wait: the queue is not full, and the oldest write has not waited too long. A new one would
+    /// probably wait as long.
     private func hasRoom(for write: PendingWrite, in state: State) -> Bool {
         guard let oldest = state.waiting.first else { return true }
         // May be negative: of two concurrent submissions, the later one may have been queued first.
@@ -400,7 +401,8 @@ final class Writer: Sendable {
 
     /// Returns the connection for the next transaction, after a check that the files are in place.
     private func openConnection(for batch: [PendingWrite]) throws(SQLiteError) -> Connection {
-        // Writes that were submitted during the last commit need no further check: the check after that commit came later.
+        // Writes that were submitted during the last commit need no further check: the check after that commit came
+        // later.
         let seen = filesSeen.value
         if !batch.allSatisfy({ $0.submittedAt < seen }) { try file.expectInPlace() }
         if let open = connection.value, !open.needsReopening { return open }
@@ -474,8 +476,8 @@ final class Writer: Sendable {
         }
     }
 
-    /// Checks the files before the connection is closed. If they were overwritten, or another log has taken the place of the
-    /// open one, keeps SQLite from copying the log into the wrong database and from deleting the other log.
+    /// Checks the files before the connection is closed. If they were overwritten, or another log has taken the place
+    /// of the open one, keeps SQLite from copying the log into the wrong database and from deleting the other log.
     private func checkFiles(before connection: Connection) {
         do throws(SQLiteError) {
             // If only the log was deleted, SQLite still has it open and copies it.
