@@ -1,14 +1,16 @@
 /// Decides at the end of a batch whether to send the waiting statements now, or together with those of the next batch.
 ///
-/// When an exchange ends, the clients that get its responses are about to send their next requests. Without a pause,
-/// the requests that arrived during the exchange would always be sent without those, and exchanges would be half as
-/// large as possible. A pause is one iteration of the event loop that does not sleep: a few microseconds if nothing
-/// arrives.
+/// An exchange sends statements to the database and receives their results. When it ends, the clients that get
+/// responses are about to send their next requests. Without a pause, the statements of requests that arrived during the
+/// exchange would be sent without those of the next requests, and exchanges would be half as large as possible. A pause
+/// is one iteration of the event loop that does not sleep: a few microseconds if nothing arrives.
 struct BatchCoalescer {
     /// The maximum number of pauses in a row.
     static let mostPauses = 4
 
+    /// Whether an exchange has ended recently, so that a pause may pay off.
     private var isUnderWay = false
+    /// The number of pauses since then.
     private var pauses = 0
     /// The number of waiting statements at the end of the last batch.
     private var lastWaiting = 0
@@ -24,7 +26,8 @@ struct BatchCoalescer {
         let isMore = waiting > lastWaiting
         lastWaiting = waiting
         guard isUnderWay, pauses < Self.mostPauses, pauses == 0 || isMore else {
-            (isUnderWay, pauses) = (false, 0)
+            isUnderWay = false
+            pauses = 0
             return false
         }
         pauses += 1

@@ -3,14 +3,17 @@ import Dispatch
 import Storage
 import Synchronization
 
-/// A connection that listens for notifications: every transaction that changes projects sends one with its commit
-/// (<https://www.postgresql.org/docs/15/sql-notify.html>).
+/// A connection that listens for changes of projects by any server: every transaction that changes projects sends a
+/// notification with its commit (<https://www.postgresql.org/docs/15/sql-notify.html>).
+///
+/// If the connection is lost, another one is opened after a pause.
 final class ChangeListener: ProjectWatch, @unchecked Sendable {
     // Safe: mutable state is used on the executor only.
     private let configuration: PostgreSQLConfiguration
     private let changed: @Sendable () -> Void
     /// An executor of its own, because connecting blocks.
     private let executor = DispatchExecutor(label: "postgresql-listener")
+    /// Whether the connection listens at present.
     private let listens = Atomic<Bool>(false)
     private let isCancelled = Atomic<Bool>(false)
     private var handle: Handle?
@@ -48,6 +51,7 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
         executor.submit { [weak self] in self?.hangUp() }
     }
 
+    /// Connects and listens. After a failure tries again later.
     private func listen() {
         guard !isCancelled.load(ordering: .acquiring) else { return }
         do throws(PostgreSQLError) {
@@ -67,6 +71,7 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
         } catch {
             let now = DispatchTime.now().uptimeNanoseconds
             schedule.failed(error, at: now, jitter: .random(in: 0...1))
+            // The server cannot be reached, or it is starting or stopping (57P); otherwise it has refused.
             let pause =
                 error.state.isEmpty || error.state.hasPrefix("57P") ? schedule.earliest &- now : Self.refusalPause
             DispatchQueue.global().asyncAfter(deadline: .now() + .nanoseconds(Int(clamping: pause))) { [weak self] in

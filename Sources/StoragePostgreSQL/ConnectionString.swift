@@ -1,6 +1,7 @@
 import CPostgreSQL
 
-/// A connection string of libpq.
+/// A connection string of libpq (<https://www.postgresql.org/docs/15/libpq-connect.html#LIBPQ-CONNSTRING>), which libpq
+/// itself parses.
 public struct ConnectionString: Sendable {
     private let text: String
 
@@ -58,6 +59,7 @@ public struct ConnectionString: Sendable {
         return servers.count > 1 ? servers : [Host()]
     }
 
+    /// Returns the servers that the lists `host`, `hostaddr` and `port` name.
     private static func servers(_ values: [String: String]) -> [Host] {
         func list(_ keyword: String) -> [String] {
             values[keyword].map { $0.split(separator: ",", omittingEmptySubsequences: false).map(String.init) } ?? []
@@ -65,7 +67,9 @@ public struct ConnectionString: Sendable {
         func element(_ list: [String], _ index: Int) -> String? {
             index < list.count && !list[index].isEmpty ? list[index] : nil
         }
-        let (names, addresses, ports) = (list("host"), list("hostaddr"), list("port"))
+        let names = list("host")
+        let addresses = list("hostaddr")
+        let ports = list("port")
         return (0..<max(names.count, addresses.count)).map { index in
             // An empty port means libpq's default. It must be set, because otherwise the list of ports would remain in
             // effect.

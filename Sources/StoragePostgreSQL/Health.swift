@@ -1,7 +1,7 @@
 import Storage
 
-/// Whether one kind of operations, lookups or writes, currently fails. It reads no clock: the caller passes times in
-/// monotonic nanoseconds.
+/// Decides whether one kind of operations, lookups or writes, counts as failing. It reads no clock: the caller passes
+/// times in monotonic nanoseconds.
 ///
 /// One success ends a failure, unless failures and successes have been alternating for longer than ``onset``, as they
 /// do while only some connections work. Then the failure ends with the first success after ``hold`` without failures.
@@ -11,14 +11,18 @@ struct Health {
     /// How long no operation must fail before a lasting failure can end, in nanoseconds.
     static let hold: UInt64 = 1_500_000_000
 
+    /// After how many nanoseconds a changed reason is reported. The first reason is often only that the connection was
+    /// lost, and a later one tells why.
+    static let nextReport: UInt64 = 5_000_000_000
+
     /// Why operations fail; `nil` if they work.
     private(set) var failure: StorageError?
+    /// When the present series of failures began.
     private var first: UInt64 = 0
+    /// When the last operation failed.
     private var last: UInt64?
+    /// The last reported failure.
     private var reported: (error: StorageError, at: UInt64)?
-    /// After how many nanoseconds a changed reason is reported. It is reported because the first reason may only be
-    /// that the connection was lost.
-    static let nextReport: UInt64 = 5_000_000_000
 
     /// Notes a failure.
     ///

@@ -3,29 +3,38 @@ import Chronology
 import Dispatch
 import Storage
 
-/// Deletes expired assignments, old goal events, old audit entries and values of deleted attributes; folds tallies;
-/// counts profiles. It uses small transactions, and one server at a time does it. Readers do not depend on it.
+/// The background work of a server. At each tick of a timer it reads the server's clock, the size of the feed and, less
+/// often, the number of profiles. One server at a time, which has the lease, also sweeps: it deletes expired
+/// assignments, old goal events, old audit entries, values of deleted attributes and old rows of the feed, and folds
+/// tallies.
+///
+/// Sweeps use small transactions. Readers do not depend on them.
 final class Maintenance: @unchecked Sendable {
     // Safe: mutable state is used on the executor only.
     private let store: PostgreSQLStore
     private let executor = DispatchExecutor(label: "postgresql-maintenance", qos: .utility)
+    /// The session for sweeps.
     private let session: PostgreSQLSession
-    /// For probes: their connections wait neither for sweeps nor for a standby that a sweep waits for.
+    /// The session for probes, with its own connections: a probe must wait neither for sweeps nor for a standby that a
+    /// sweep waits for.
     private let probing: PostgreSQLSession
     private let timer: any DispatchSourceTimer
     private var isSweeping = false
+    /// The number of ticks so far.
     private var ticks = 0
-    /// The number of the last row of `tallies` that the present sweep has folded, so that the next step need not pass over
-    /// those deleted before it. A later sweep begins anew: a row may be committed after one with a higher number.
+    /// The number of the last row of `tallies` that the present sweep has folded. The next step begins after it, so
+    /// that it need not skip the deleted rows. The next sweep begins at 0: a row may be committed after one with a
+    /// higher number.
     private var lastFolded: Int64 = 0
 
-    /// The row of the feed that was the last at the former sweep.
+    /// The number of the last row of the feed at the previous sweep.
     private var settledFeed: Int64 = 0
+    /// The pass over the feed that overwrites entries of erased users; `nil` between two passes.
     private var scrubbing: FeedScrubbing?
 
-    /// Rows of `tallies` that are folded at once.
+    /// The maximum number of rows of `tallies` that are folded at once.
     private static let foldedRows: Int64 = 10_000
-    /// Sweeps between two counts.
+    /// The number of ticks from one count of profiles to the next.
     private static let ticksPerCount = 12
 
     /// Takes or extends the lease of the one server that sweeps; it expires if the server stops sweeping. An advisory
@@ -75,6 +84,7 @@ final class Maintenance: @unchecked Sendable {
         isClosed.wait()
     }
 
+    /// Does what is due.
     private func tick() async {
         guard !store.isClosed else { return }
         ticks += 1
@@ -84,31 +94,36 @@ final class Maintenance: @unchecked Sendable {
         await readFeed()
         guard store.settings.deletesOld, !store.settings.isReadOnly else { return }
         let seconds = 3 * store.settings.retentionInterval + store.configuration.statementTimeout
-        // A long sweep keeps its lease.
+        // Also while a sweep runs, so that a long one keeps its lease.
         let lease = await write([Self.takeLease(.integer(store.server), .double(seconds))])
         guard !isSweeping, let lease, lease[0].count > 0 else { return }
         isSweeping = true
         // One kind of data after the other, each until nothing is left. After a failure the next sweep continues.
-        for kind in Sweep.allCases { while !store.isClosed, await sweep(kind) {} }
+        for kind in Sweep.allCases {
+            while !store.isClosed, await sweep(kind) {}
+        }
         isSweeping = false
     }
 
     /// Reads the server's clock, and keeps the latest time.
     private func readTime() async {
         let sentAt = ServerTime.monotonic
-        // A failure shows elsewhere. The monotonic clock goes on.
+        // Other queries report a failure. Meanwhile the monotonic clock goes on with the last difference.
         guard let rows = try? await session.read([ServerTime.read()]), let time = rows[0].first else { return }
         store.time.take(microseconds: time.integer(0), latest: time.instant(1), sentAt: sentAt)
         guard !store.settings.isReadOnly else { return }
         _ = try? await session.read([ServerTime.keep(.instant(store.clock.now()))], onlyReads: false)
     }
 
+    /// Updates the metrics of the feed.
     private func readFeed() async {
         guard let rows = try? await session.read([FeedState.read, FeedMetrics.oldestQuery]),
             let state = rows[0].first.map({ FeedState($0) })
         else { return }
         var metrics = FeedMetrics()
-        (metrics.rows, metrics.bytes, metrics.oldest) = (state.rows, state.bytes, rows[1].first?.instant(0))
+        metrics.rows = state.rows
+        metrics.bytes = state.bytes
+        metrics.oldest = rows[1].first?.instant(0)
         store.took(metrics)
     }
 
@@ -128,14 +143,18 @@ final class Maintenance: @unchecked Sendable {
 
     // MARK: Sweeping
 
+    /// The kinds of data that a sweep deals with, in this order.
     private enum Sweep: CaseIterable {
         case profiles, audit, erasures, goalEvents, attributes, tallies, feed, feedOfErased
     }
 
+    /// Does one small transaction.
+    ///
     /// - Returns: whether there is more to do.
     private func sweep(_ kind: Sweep) async -> Bool {
         let settings = store.settings
-        let (now, batch) = (store.clock.now(), settings.retentionBatch)
+        let now = store.clock.now()
+        let batch = settings.retentionBatch
         switch kind {
         case .profiles: return await deleteExpired(at: now)
         case .audit:
@@ -161,23 +180,31 @@ final class Maintenance: @unchecked Sendable {
         }
     }
 
+    /// Runs a statement that deletes rows and returns one row for each.
+    ///
     /// - Returns: the number of deleted rows.
     private func delete(_ query: SQLQuery) async -> Int {
         await write([Statement.planForValues(), query])?[1].count ?? 0
     }
 
-    /// - Returns: `nil` after a failure. It is not reported here: readiness and metrics show failures of other transactions.
+    /// Runs statements in one transaction.
+    ///
+    /// - Returns: `nil` after a failure, which is not reported: readiness and metrics show the failures of other
+    ///   transactions.
     private func write(_ queries: [SQLQuery]) async -> [Rows]? {
         let results = try? await session.read([Statement.begin()] + queries + [Statement.commit()], onlyReads: false)
         return results.map { Array($0.dropFirst().dropLast()) }
     }
 
+    /// Makes changes of users like those of clients.
+    ///
     /// - Returns: whether the changes are durable.
     private func submit(_ kind: PendingChange.Kind, _ steps: [ChangeStep]) async -> Bool {
         guard !steps.isEmpty else { return true }
         return await settled { done in session.submit(PendingChange(kind, steps) { done($0 == nil) }) }
     }
 
+    /// Deletes expired assignments, and rows of users that have become empty.
     private func deleteExpired(at now: Instant) async -> Bool {
         let batch = store.settings.retentionBatch
         guard let rows = try? await session.read([UserRows.expired(.instant(now), .integer(batch))]) else {
@@ -203,13 +230,15 @@ final class Maintenance: @unchecked Sendable {
         return (isStored && !removed.isEmpty || hasAdvanced) && found.count == batch
     }
 
-    /// Deletes the rows of users about whom nothing is stored any more. Others are not looked at again.
+    /// Deletes the rows of users about whom nothing is stored any more. Removes the mark of the other rows, so that the
+    /// next sweep does not find them.
     ///
-    /// - Returns: whether a row was deleted or is not looked at again.
+    /// - Returns: whether all of the rows were dealt with.
     private func deleteEmptyRows(of users: [Identifier]) async -> Bool {
         guard !users.isEmpty else { return false }
         let forcedVariations = SQLQuery.each(UserRecords.PartRows.forcedVariations.rows, of: users)
-        // The versions are read first: what is stored about a user later renews it.
+        // The versions are read first. If something is stored about a user after that, the row gets another version and
+        // is not deleted.
         guard
             let rows = try? await session.read([UserRows.emptyRows(.texts(users.map(\.string))), forcedVariations])
         else { return false }
@@ -225,12 +254,13 @@ final class Maintenance: @unchecked Sendable {
     }
 
     /// Deletes values of attributes that were removed from the schema. Each step records its progress, so that another
-    /// server may go on.
+    /// server can continue.
     private func removeAttributes() async -> Bool {
         guard let removals = try? await session.read([AttributeRows.removals()]), let removal = removals[0].first else {
             return false
         }
-        let (number, batch) = (removal.integer(0), store.settings.retentionBatch)
+        let number = removal.integer(0)
+        let batch = store.settings.retentionBatch
         guard let rows = try? await session.read([UserRows.attributePage(.text(removal.text(1)), .integer(batch))])
         else { return false }
         guard let last = rows[0].last else {
@@ -247,6 +277,7 @@ final class Maintenance: @unchecked Sendable {
         return true
     }
 
+    /// Returns the step that deletes a user's value of an attribute.
     private static func removal(of attribute: UInt32, from userID: Identifier) -> ChangeStep {
         ChangeStep(userID) { transaction in
             guard let user = transaction.user(userID) else { return false }
@@ -260,6 +291,8 @@ final class Maintenance: @unchecked Sendable {
         }
     }
 
+    /// Makes a change of data that all users share.
+    ///
     /// - Parameter writes: see ``ProjectChange/writes``.
     /// - Returns: whether the change is durable.
     private func submit(
@@ -270,12 +303,14 @@ final class Maintenance: @unchecked Sendable {
         }
     }
 
-    /// Adds tallies to the totals of their keys, the oldest first.
+    /// Adds tallies to the totals of their keys, the oldest first; see ``TallyRow``.
     private func foldTallies() async -> Bool {
-        var (last, isFull) = (lastFolded, false)
+        var last = lastFolded
+        var isFull = false
         let reads = [Statement.planForValues(), TallyRows.take(.integer(last), .integer(Self.foldedRows))]
         let isStored = await submit(lock: [], reads: reads) { rows in
             let taken = rows[1]
+            // Totals have no number.
             let numbers = taken.filter { !$0.isNull(7) }.map { $0.integer(7) }
             isFull = numbers.count == Self.foldedRows
             last = numbers.max() ?? 0
@@ -287,10 +322,12 @@ final class Maintenance: @unchecked Sendable {
 
     // MARK: The feed
 
-    /// Deletes what has been kept long enough. The newest rows are left alone until the next sweep: a transaction with a
-    /// lower number may still be open.
+    /// Deletes the feed's rows whose time is over. Rows that are newer than the previous sweep are left alone: a
+    /// transaction with a lower number may still be open.
     private func deleteFeed(at now: Instant) async -> Bool {
-        let (mode, batch, bound) = (store.settings.feed, store.settings.retentionBatch, settledFeed)
+        let mode = store.settings.feed
+        let batch = store.settings.retentionBatch
+        let bound = settledFeed
         guard let rows = try? await session.read([FeedState.lastNumber(.postgreSQL), FeedState.read]),
             let last = rows[0].first?.integer(0), let known = rows[1].first.map({ FeedState($0) })
         else { return false }
@@ -299,7 +336,7 @@ final class Maintenance: @unchecked Sendable {
         let isStored = await submit(lock: [FeedRows.lockState()], reads: reads) { rows in
             guard let stored = rows[0].first.map({ FeedState($0) }) else { return ([], 0) }
             var state = stored
-            // Another server may have counted them meanwhile.
+            // Unless another server has counted the new rows meanwhile.
             if stored.countedTo == known.countedTo, let row = rows[1].first { state.count(to: bound, row) }
             let count = state.deleteOldest(of: rows[2].map { .init($0) }, mode, at: now)
             isMore = count == batch
@@ -310,7 +347,7 @@ final class Maintenance: @unchecked Sendable {
         return isStored && isMore
     }
 
-    /// Overwrites what the feed still has of erased users.
+    /// Overwrites the entries of erased users in the feed.
     private func scrubFeed() async -> Bool {
         guard var pass = scrubbing else {
             guard let rows = try? await session.read([FeedRemoval.newestErasure]),
@@ -319,7 +356,7 @@ final class Maintenance: @unchecked Sendable {
             scrubbing = FeedScrubbing(newestErasure: newest)
             return true
         }
-        // What is removed is read after the rows, so that it is not forgotten before them.
+        // The removals are read after the rows, so that they include all that concern these rows.
         guard let rows = try? await session.read([pass.query, FeedScrubbing.removals]) else {
             return false
         }

@@ -2,6 +2,7 @@ import Bucketing
 import Dispatch
 import Storage
 
+/// Waiting changes become transactions as soon as a connection is free: as many changes as can be combined in each.
 extension PostgreSQLSession {
     /// The maximum memory of the changes in one transaction, estimated; a single one may exceed it.
     private static let batchBytes = 4 << 20
@@ -20,6 +21,9 @@ extension PostgreSQLSession {
         if !isInBatch { startTransactions() }
     }
 
+    /// Counts changes that want to wait.
+    ///
+    /// - Returns: why they are refused; `nil` if they may wait.
     private func admit(_ count: Int, _ bytes: Int, since time: UInt64) -> StorageError? {
         guard !isClosed else { return .closed }
         let settings = store.settings
@@ -36,6 +40,7 @@ extension PostgreSQLSession {
         return nil
     }
 
+    /// When the oldest waiting change was submitted.
     private var oldestChange: UInt64? {
         switch waiting.first {
         case .change(let change): change.submittedAt
@@ -44,6 +49,7 @@ extension PostgreSQLSession {
         }
     }
 
+    /// Completes a change, and releases its room in the queue.
     func complete(_ change: PendingChange, _ failure: StorageError?) {
         settled(change.count, change.bytes)
         change.complete(failure)
@@ -71,9 +77,11 @@ extension PostgreSQLSession {
                 guard !writers.contains(where: \.isBusy) else { return }
                 waiting.removeFirst()
                 let writer = writers[0]
-                (changesProject, writer.isBusy) = (true, true)
+                changesProject = true
+                writer.isBusy = true
                 ProjectTransaction(change, in: self, on: writer.connection) { [self] in
-                    (changesProject, writer.isBusy) = (false, false)
+                    changesProject = false
+                    writer.isBusy = false
                 }.start()
             case .change:
                 guard let writer = writers.first(where: { !$0.isBusy }) else { return }
@@ -81,20 +89,22 @@ extension PostgreSQLSession {
                 guard !changes.isEmpty else { return }
                 writer.isBusy = true
                 if writers.count > 1 { writer.users = Set(changes.flatMap { $0.steps.map(\.userID) }) }
-                OptimisticTransaction(changes, in: self, on: writer.connection) { [self] alone in
-                    waiting.insert(contentsOf: alone.map { .change($0) }, at: 0)
-                    (writer.isBusy, writer.users) = (false, [])
+                OptimisticTransaction(changes, in: self, on: writer.connection) { [self] unsettled in
+                    waiting.insert(contentsOf: unsettled.map { .change($0) }, at: 0)
+                    writer.isBusy = false
+                    writer.users = []
                     coalescer.begin()
                 }.start()
             }
         }
     }
 
-    /// Takes the changes of the next transaction, in order: as many as can be combined, up to the first one of a user
-    /// whom a transaction in progress concerns.
+    /// Takes the changes of the next transaction, in order: as many as can be combined, but none from the first change
+    /// of a user on whom a transaction is in progress.
     private func takeChanges() -> [PendingChange] {
         var changes: [PendingChange] = []
-        var (steps, bytes) = (0, 0)
+        var steps = 0
+        var bytes = 0
         let busy = writers.filter(\.isBusy)
         for next in waiting {
             guard case .change(let change) = next else { break }
@@ -104,7 +114,8 @@ extension PostgreSQLSession {
             }
             guard let first = changes.first else {
                 changes.append(change)
-                (steps, bytes) = (change.steps.count, change.bytes)
+                steps = change.steps.count
+                bytes = change.bytes
                 continue
             }
             guard !first.isAlone, !change.isAlone, first.node == change.node,
@@ -121,7 +132,8 @@ extension PostgreSQLSession {
 
     // MARK: Rows that others have locked
 
-    /// Lets changes wait for locked rows apart from all others.
+    /// Takes over changes of users whose rows somebody else has locked. They wait for the locks, while other changes go
+    /// on.
     func block(_ changes: [PendingChange]) {
         blocked += changes
         startLane()
@@ -139,14 +151,16 @@ extension PostgreSQLSession {
             self.lane = lane
             lane.isBusy = true
             lane.users = Set(first.steps.map(\.userID))
-            OptimisticTransaction([first], in: self, on: lane.connection, waitsForLocks: true) { [self] alone in
-                blocked.insert(contentsOf: alone, at: 0)
-                (lane.isBusy, lane.users) = (false, [])
+            OptimisticTransaction([first], in: self, on: lane.connection, waitsForLocks: true) { [self] unsettled in
+                blocked.insert(contentsOf: unsettled, at: 0)
+                lane.isBusy = false
+                lane.users = []
             }.start()
         }
     }
 
-    /// Keeps the changes of a user in their order: those behind a blocked one wait with it.
+    /// Moves waiting changes to the blocked ones if an earlier change of the same user is blocked, so that the changes
+    /// of a user stay in order.
     private func setAsideBlocked() {
         guard let lane, lane.isBusy || !blocked.isEmpty else { return }
         var users = blocked.reduce(into: lane.users) { users, change in users.formUnion(change.steps.map(\.userID)) }

@@ -9,6 +9,7 @@ extension PostgreSQLSession {
     /// The maximum number of lookups of one query.
     private static let lookupsPerQuery = 4_096
 
+    /// Why a lookup is refused; `nil` if it may wait.
     private var lookupRefusal: StorageError? {
         if isClosed || store.isClosed { return .closed }
         return profileLookups.count + attributeLookups.count < Self.lookupLimit ? nil : .overloaded
@@ -30,7 +31,8 @@ extension PostgreSQLSession {
         if !isInBatch { sendLookups() }
     }
 
-    /// A query with a NUL fails for all whose lookups it has.
+    /// Whether the database can contain a user. A text with NUL cannot be stored, and as a parameter it would make the
+    /// whole query fail, with the lookups of other users.
     private static func mayBeStored(_ userID: Identifier) -> Bool { !userID.string.utf8.contains(0) }
 
     private func noteLookup() {
@@ -62,7 +64,9 @@ extension PostgreSQLSession {
 
     private typealias Lookups<Record> = [(userID: Identifier, completion: Completion<Record?>)]
 
-    /// - Parameter done: called before the completions of the lookups; or with an error, and then they are not called.
+    /// Runs the query of some lookups.
+    ///
+    /// - Parameter done: called with `nil` before the completions of the lookups, or with an error instead of them.
     private func lookUp(
         _ profiles: Lookups<ProfileRecord>, _ attributes: Lookups<AttributeRecord>, by deadline: UInt64,
         done: @escaping (PostgreSQLError?) -> Void
@@ -91,6 +95,9 @@ extension PostgreSQLSession {
         }
     }
 
+    /// Fails lookups.
+    ///
+    /// - Parameter isOneNode: whether the cause concerns only one node of a distributed database.
     private func fail(
         _ profiles: Lookups<ProfileRecord>, _ attributes: Lookups<AttributeRecord>, _ error: PostgreSQLError,
         isOneNode: Bool = false
@@ -112,11 +119,11 @@ extension PostgreSQLSession {
             case .success(let rows):
                 let nodes = UserRows.nodes(rows[0])
                 for node in Set(nodes.values) {
-                    let (some, others) = (
-                        profiles.filter { nodes[$0.userID] == node }, attributes.filter { nodes[$0.userID] == node }
-                    )
-                    lookUp(some, others, by: deadline) { [self] error in
-                        if let error { fail(some, others, error, isOneNode: error.mayConcernOneNode) }
+                    let profilesOfNode = profiles.filter { nodes[$0.userID] == node }
+                    let attributesOfNode = attributes.filter { nodes[$0.userID] == node }
+                    lookUp(profilesOfNode, attributesOfNode, by: deadline) { [self] error in
+                        guard let error else { return }
+                        fail(profilesOfNode, attributesOfNode, error, isOneNode: error.mayConcernOneNode)
                     }
                 }
             case .failure(let error): fail(profiles, attributes, error)
@@ -124,6 +131,7 @@ extension PostgreSQLSession {
         }
     }
 
+    /// Completes lookups with the rows of their query, which are in any order, and only of users whom the database has.
     private static func complete<Record>(
         _ lookups: [(userID: Identifier, completion: Completion<Record?>)], _ rows: Rows,
         _ decode: ([UInt8], Identifier) throws(StorageError) -> Record?

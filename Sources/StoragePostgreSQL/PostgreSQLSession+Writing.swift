@@ -1,6 +1,8 @@
 import Bucketing
 import Storage
 
+/// Turns the changes of the store's interface into ``PendingChange``s, whose steps apply the rules of `Storage`, and
+/// into ``ProjectChange``s.
 extension PostgreSQLSession {
     // MARK: Profiles
 
@@ -22,6 +24,8 @@ extension PostgreSQLSession {
             { step($0, by: author, $1) }, completion)
     }
 
+    /// Returns the step that applies a change of a profile and stores its result in `outcome`. It fails without effect
+    /// if an assignment was decided with a datafile that is no longer the newest.
     private func step(
         _ change: ProfileChange, by author: Author?, _ outcome: Outcome<ProfileChangeResult>
     ) -> ChangeStep {
@@ -29,7 +33,7 @@ extension PostgreSQLSession {
         return ChangeStep(change.userID) { transaction in
             var anonymous: ProfileRecord?
             if case .assign(_, let version, let anonymousID) = change.operation {
-                // All are read at once.
+                // Asks for everything before it returns, so that all is read at once.
                 let newest = transaction.newestDatafile()
                 let other = anonymousID.flatMap { transaction.user($0) }
                 guard let newest, anonymousID == nil || other != nil, transaction.user(change.userID) != nil else {
@@ -63,6 +67,9 @@ extension PostgreSQLSession {
         }
     }
 
+    /// Applies a change that concerns only the profile.
+    ///
+    /// - Returns: `nil` if something has to be read first.
     private static func apply(
         _ change: ProfileChange, anonymous: ProfileRecord?, _ rules: ProfileRules, in transaction: OptimisticTransaction
     ) -> Result<ProfileChangeResult, StorageError>? {
@@ -95,6 +102,7 @@ extension PostgreSQLSession {
         }
     }
 
+    /// Returns the step that stores an event, unless the user was erased after the event was received.
     private static func step(_ received: ReceivedEvent, _ outcome: Outcome<EventOutcome>) -> ChangeStep {
         ChangeStep(received.event.userID) { transaction in
             let wasErased = transaction.wasErased(received.event.userID, since: received.receivedAt)
@@ -121,11 +129,12 @@ extension PostgreSQLSession {
                     return true
                 }
             },
-            // It moves rows in the database, which rules of other changes in the same transaction would not see.
+            // A change of two users moves rows in the database, which the rules of other changes in the same
+            // transaction would not see.
             isAlone: changes.contains { $0.userIDs.count > 1 }, completion)
     }
 
-    /// Submits changes for one transaction.
+    /// Submits changes as the steps of one ``PendingChange``.
     private func submit<Change, Value>(
         _ changes: [Change], _ kind: PendingChange.Kind, bytes: (Change) -> Int,
         _ step: (Change, Outcome<Value>) -> ChangeStep, isAlone: Bool = false,
@@ -146,7 +155,8 @@ extension PostgreSQLSession {
 
     func write<Value>(_ change: SharedChange<Value>, _ completion: @escaping Completion<Value>) {
         let outcome = Outcome<Value>()
-        let (settings, clock) = (store.settings, store.clock)
+        let settings = store.settings
+        let clock = store.clock
         let (locks, reads) = SharedRecords.readings(change.parts)
         submit(
             ProjectChange(bytes: change.bytes, lock: locks.map(\.query), reads: reads.map(\.query)) { results in
@@ -154,7 +164,7 @@ extension PostgreSQLSession {
                 for (reading, rows) in zip(locks + reads, results) {
                     for row in rows { reading.take(row, &records) }
                 }
-                // Not before: changes that the lock waited for came earlier.
+                // Taken after the lock: changes that it waited for have earlier times.
                 let now = clock.now()
                 outcome.result = Result { () throws(StorageError) in
                     try change.rule(&records, RuleContext(settings.rules, at: now))

@@ -4,7 +4,9 @@ import Storage
 
 /// The session of one executor with a ``PostgreSQLStore``, with its own connections.
 ///
-/// Waiting changes become one transaction; see ``OptimisticTransaction``.
+/// Lookups and changes are collected during a batch of the executor, and sent at its end. Waiting lookups become one
+/// query (`PostgreSQLSession+Lookups.swift`), waiting changes one transaction (`PostgreSQLSession+Changes.swift`, and
+/// ``OptimisticTransaction``). What arrives during an exchange waits for the next one.
 final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     // Safe: used on its executor only.
 
@@ -14,7 +16,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         case project(ProjectChange)
     }
 
-    /// A connection for changes. While it waits for a commit, another one can write the changes of other users.
+    /// A connection for changes. While one waits for a commit, another one can write the changes of other users.
     final class Writer {
         let connection: Connection
         var isBusy = false
@@ -28,25 +30,31 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
 
     let store: PostgreSQLStore
     private let executor: any StoreExecutor
-    /// For lookups and scans.
+    /// The connection for lookups and scans.
     private lazy var reader = makeReader()
+    /// The connections for changes; the reader's connection if a session has only one.
     private(set) lazy var writers = makeWriters()
+    /// The lookups that wait for the next query.
     var profileLookups: [(userID: Identifier, completion: Completion<ProfileRecord?>)] = []
     var attributeLookups: [(userID: Identifier, completion: Completion<AttributeRecord?>)] = []
-    /// When the first of them came, in monotonic nanoseconds.
+    /// When the first waiting lookup came, in monotonic nanoseconds.
     var lookupsSince: UInt64 = 0
+    /// Whether a query for lookups is in progress.
     var isLookingUp = false
+    /// The changes that wait for a transaction, oldest first.
     var waiting: [Waiting] = []
+    /// The number of changes that wait or are in progress.
     var waitingChanges = 0
-    /// The memory that they take, estimated.
+    /// The memory that these changes take, estimated.
     var waitingBytes = 0
     /// Changes of users whose rows somebody else has locked, and later changes of these users.
     var blocked: [PendingChange] = []
-    /// The connection of the first of them, which waits for the lock.
+    /// The connection for blocked changes, one at a time. It waits for the lock.
     var lane: Writer?
     /// Whether a ``ProjectChange`` is in progress; this session runs no other transaction at the same time.
     var changesProject = false
     private(set) var isInBatch = false
+    /// Whether the session serves lookups, and its reader therefore listens for changes of projects.
     private var makesLookups = false
     private(set) var projectNotices: UInt64 = 0
     var coalescer = BatchCoalescer()
@@ -79,14 +87,16 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
 
     var now: UInt64 { DispatchTime.now().uptimeNanoseconds }
 
-    /// When a request that came at a time fails, if the database has not responded.
+    /// Returns when a request fails without a response of the database.
+    ///
+    /// - Parameter time: when the request came, in monotonic nanoseconds.
     func deadline(since time: UInt64) -> UInt64 {
         time &+ UInt64(store.configuration.statementTimeout * 1e9)
     }
 
     // MARK: Batches
 
-    /// Connections are opened when they are needed.
+    /// Opens no connection yet: each is opened when it is needed.
     func prepareLookups() {
         makesLookups = true
     }
@@ -98,11 +108,13 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     func endBatch() {
         isInBatch = false
         let waits = profileLookups.count + attributeLookups.count + waitingChanges
-        // The job keeps an event loop awake, and makes up for the next batch on executors that have none of their own.
+        // While a flush is put off, the job keeps an event loop awake. On an executor without batches it does the
+        // flush.
         if !coalescer.shouldWait(waiting: waits) || !executor.submit({ self.flush() }) { flush() }
     }
 
-    /// Sends what waits, except within a batch.
+    /// Sends waiting lookups and changes, except within a batch. Closes the connections once nothing is left of a
+    /// closed session.
     func flush() {
         guard !isInBatch else { return }
         sendLookups()
@@ -125,7 +137,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     func close() {
         guard !isClosed else { return }
         isClosed = true
-        // The executor of a stopped loop runs no more work, so nothing would complete.
+        // If the executor runs no more work, because its loop has stopped, nothing in progress would complete.
         guard executor.submit({}) else {
             reader.abort()
             for writer in writers { writer.connection.abort() }
@@ -161,6 +173,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         attempt(queries, by: deadline(since: now), onlyReads: onlyReads) { completion($0.mapError(\.asStorageError)) }
     }
 
+    /// Runs queries on the reader's connection, up to a number of times.
     func attempt(
         _ queries: [SQLQuery], attempts: Int = 5, by deadline: UInt64, onlyReads: Bool = true,
         _ completion: @escaping Connection.Completion
@@ -179,6 +192,8 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         read(query.reading(store.readingContext), completion)
     }
 
+    /// Runs the steps of a reading, in one snapshot if there are several, and then those of the next reading, if there
+    /// is one.
     private func read<Value>(_ reading: Reading<Value>, _ completion: @escaping Completion<Value>) {
         guard !isClosed, !store.isClosed else { return completion(.failure(.closed)) }
         var begin: [SQLQuery] = []
@@ -213,7 +228,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         ]
     }
 
-    /// Reads what lookups read, of nobody.
+    /// Runs the query of lookups without any user.
     func probeReads() async throws(StorageError) {
         guard !isClosed else { throw .closed }
         do throws(StorageError) {
@@ -225,7 +240,8 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         store.readsWork()
     }
 
-    /// Does what serving needs, to nobody, and writes one small row.
+    /// Runs the statements that serving needs without any user, checks the rights of the role, and writes one small
+    /// row.
     func probe(slot: Int64) async throws(StorageError) {
         guard !isClosed else { throw .closed }
         let queries =
@@ -239,6 +255,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
                     completion($0.mapError(\.asStorageError))
                 }
             }
+            // The rows of `missingRights`.
             let missing = rows[4].map { $0.text(0) }
             guard missing.isEmpty else { throw .unavailable(reason: Schema.lacking(missing)) }
         } catch {

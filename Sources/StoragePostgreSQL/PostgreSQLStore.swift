@@ -5,18 +5,19 @@ import Synchronization
 
 /// Stores everything in a PostgreSQL database, which any number of servers on any number of hosts may share.
 ///
-/// Each session has its own connections, driven by its executor. Nothing is cached: every server reads what any server
-/// has acknowledged.
+/// Each session has its own connections, driven by its executor. Users are not cached: every server reads what any
+/// server has acknowledged. This class has what all sessions share: limits, metrics, the health of reads and writes,
+/// the clock, and the ``Maintenance``.
 public final class PostgreSQLStore: Store {
     private struct State {
         var metrics = StoreMetrics()
         var reads = Health()
         var writes = Health()
-        /// What this process has changed in the number of profiles and assignments since they were last counted.
+        /// By how much this process has changed the numbers of profiles and assignments since they were last counted.
         var profiles: Int64 = 0
         var assignments: Int64 = 0
+        /// The numbers when they were last counted.
         var counted = (profiles: Int64(0), assignments: Int64(0))
-        var isClosed = false
     }
 
     let configuration: PostgreSQLConfiguration
@@ -26,7 +27,7 @@ public final class PostgreSQLStore: Store {
     let time: ServerTime
     let connector: Connector
     private let state = Mutex(State())
-    /// Checked by each operation.
+    /// Whether the store is closed. Each operation checks it.
     private let closed = Atomic<Bool>(false)
     /// Entered for each change that waits or is in progress.
     private let pending = DispatchGroup()
@@ -36,22 +37,28 @@ public final class PostgreSQLStore: Store {
     private let readsAreFailing = Atomic<Bool>(false)
     private let failedLookups = Atomic<Int>(0)
     private let slowLookups = Atomic<Int>(0)
+    /// The number of changes that were applied again.
     private let conflicts = Atomic<Int>(0)
     private let watch: ClusterWatch
-    /// Lookups that took longer count as slow.
+    /// Lookups that take longer count as slow.
     private static let slowNanoseconds: UInt64 = 100_000_000
+    /// `nil` before the store is open, and once it is closed.
     private let maintenance = Mutex<Maintenance?>(nil)
+    /// See ``knownSeries``.
     private let series = Mutex<VersionedSeries?>(nil)
     private let listeners = Mutex<[ChangeListener]>([])
-    /// A random number of this process's store.
+    /// A random number that identifies this process's store among the servers of the database.
     let server = Int64.random(in: .min ... .max)
     /// Whether the users' rows are distributed over the nodes of a Citus cluster.
     let isDistributed: Bool
     /// Whether changes are kept for readers of the feed.
     let hasFeed: Bool
-    /// How long a transaction of many changes waits for a lock, in seconds. Citus locks whole shards for some statements, so
-    /// that transactions wait for each other, and which change has to wait cannot be found out.
+    /// How long a transaction of many changes waits for a lock, in seconds. Without Citus only briefly: then the
+    /// changes whose rows are locked get transactions of their own. Citus locks whole shards for some statements, so
+    /// these changes cannot be found, and all must wait.
     var lockPatience: Double { isDistributed ? configuration.statementTimeout : configuration.lockPatience }
+    /// The row of the table `probes` that this server writes. Several rows, so that probes of servers seldom wait for
+    /// each other.
     private let probeSlot = Int64.random(in: 0..<16)
     /// The number of rows that one step of a scan reads.
     private static let scanRows = 512
@@ -224,6 +231,7 @@ public final class PostgreSQLStore: Store {
         state.withLock { $0.metrics.failedChanges += UInt64(changes) }
     }
 
+    /// Counts a committed transaction, and notes that writes work.
     func committed(_ transaction: CommittedTransaction) {
         let hasRecovered = state.withLock { state in
             state.metrics.commits += 1
@@ -238,8 +246,8 @@ public final class PostgreSQLStore: Store {
         if hasRecovered { configuration.report(nil) }
     }
 
-    /// Notes that a probe has read and written. Of a server that gets no requests because it was not ready, nothing else
-    /// tells that lookups work again.
+    /// Notes that a probe has read and written. A server that is not ready gets no requests, so only probes show that
+    /// lookups and changes work again.
     func didProbe() {
         readsWork()
         if state.withLock({ $0.writes.succeeded(at: now) }) { configuration.report(nil) }
@@ -252,7 +260,7 @@ public final class PostgreSQLStore: Store {
 
     // MARK: Lookups
 
-    /// Notes that lookups work. Cheap.
+    /// Notes that lookups work. Cheap unless they have been failing.
     func readsWork() {
         guard readsAreFailing.load(ordering: .relaxed) else { return }
         let hasRecovered = state.withLock { state in
@@ -263,6 +271,7 @@ public final class PostgreSQLStore: Store {
         if hasRecovered { configuration.reportReads(nil) }
     }
 
+    /// Notes that lookups fail, and reports it if they worked before.
     func readsFail(_ error: StorageError) {
         let isFirst = state.withLock { state in
             readsAreFailing.store(true, ordering: .relaxed)
@@ -273,12 +282,13 @@ public final class PostgreSQLStore: Store {
 
     /// Notes that lookups failed.
     ///
-    /// - Parameter error: `nil` if the cause does not concern others.
+    /// - Parameter error: the cause; `nil` if it does not concern other lookups.
     func lookupsFailed(_ count: Int, _ error: StorageError?) {
         failedLookups.add(count, ordering: .relaxed)
         if let error { readsFail(error) }
     }
 
+    /// Counts lookups by how long they took.
     func looked(up count: Int, nanoseconds: UInt64) {
         if nanoseconds > Self.slowNanoseconds { slowLookups.add(count, ordering: .relaxed) }
     }
@@ -290,6 +300,7 @@ public final class PostgreSQLStore: Store {
 
     private var now: UInt64 { DispatchTime.now().uptimeNanoseconds }
 
+    /// Sets the metrics of the feed.
     func took(_ feed: FeedMetrics) {
         state.withLock { $0.metrics.feed = feed }
     }
@@ -301,9 +312,11 @@ public final class PostgreSQLStore: Store {
         }
     }
 
-    /// The series as this process last read them. A transaction that depends on outdated ones is repeated.
+    /// The series as this process last read them, perhaps outdated: a transaction that depends on outdated series is
+    /// repeated.
     var knownSeries: VersionedSeries? { series.withLock { $0 } }
 
+    /// Keeps series that were just read.
     func took(_ read: VersionedSeries) -> VersionedSeries {
         series.withLock { $0 = read }
         return read
@@ -317,12 +330,13 @@ public final class PostgreSQLStore: Store {
     func recounted(profiles: Int64, assignments: Int64) {
         state.withLock { state in
             state.counted = (profiles, assignments)
-            (state.profiles, state.assignments) = (0, 0)
+            state.profiles = 0
+            state.assignments = 0
         }
     }
 }
 
-/// What the metrics count of a committed transaction.
+/// The figures of a committed transaction, for the metrics.
 struct CommittedTransaction {
     var changes = 0
     var seconds = 0.0
@@ -336,7 +350,7 @@ extension DatabaseError {
     init(_ url: String, _ error: PostgreSQLError) {
         self.init(
             url, reason: error.state.isEmpty ? error.message : error.description,
-            // Tables of another release, for example, or a role without rights.
+            // Waiting does not help against tables of another release, a role without rights, or a malformed string.
             isPermanent: [PostgreSQLError.unsupported, PostgreSQLError.insufficientPrivilege].contains(error.state)
                 || !ConnectionString(url).isWellFormed)
     }

@@ -1,8 +1,10 @@
 import Migrations
 
-/// The version of the tables.
+/// Creates and migrates the tables, and checks their version and the rights of the role. Blocks.
+///
+/// The table `holdfast_schema` has the version: the number of migrations that were applied.
 enum Schema {
-    /// The advisory lock of servers that start at the same time; a number that nothing else uses.
+    /// The advisory lock under which servers migrate, one at a time. The number is arbitrary; nothing else uses it.
     private static let lock = 4_739_118_001
 
     /// The tables that Citus distributes, with the column that identifies the user: all rows of a user are on one node.
@@ -30,13 +32,14 @@ enum Schema {
         }
         try handle.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
         do throws(PostgreSQLError) {
-            // The steps may take as long as the tables are large, and so may another server's. To wait for the lock of a
-            // table is another matter: everybody else would wait behind.
+            // A migration of large tables takes long, and so does waiting for another server's migration. But waiting
+            // for the lock of a table keeps the limit, because all later users of the table wait behind this
+            // transaction.
             let lockTimeout = try handle.execute("SHOW lock_timeout").first?.first.flatMap { $0 } ?? "0"
             try handle.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
             try handle.execute("SELECT pg_advisory_xact_lock(\(lock))")
             try handle.execute("SET LOCAL lock_timeout = '\(lockTimeout)'")
-            // Another server may have migrated meanwhile; a lookup of the table by name might not see that.
+            // Another server may have created the table meanwhile, which `to_regclass` might not see.
             try handle.execute("CREATE TABLE IF NOT EXISTS holdfast_schema (version integer NOT NULL)")
             let version = try handle.execute("SELECT max(version) FROM holdfast_schema").first?.first
             let from = version?.flatMap { Int($0) } ?? 0
@@ -53,7 +56,7 @@ enum Schema {
         }
     }
 
-    /// Selects the rights that serving needs and the role does not have.
+    /// Selects the rights that a server needs and the role lacks.
     static let missingRights = """
         SELECT concat(privilege, ' on ', name)
         FROM unnest(ARRAY['users', 'exposures', 'goal_events', 'user_goals', 'forced_variations', 'tallies',
@@ -70,12 +73,13 @@ enum Schema {
         WHERE NOT has_sequence_privilege(name, privilege)
         """
 
+    /// Returns the reason for refusing a role.
     static func lacking(_ rights: [String]) -> String {
         "the role of the database must have the rights that a server needs; it lacks "
             + rights.joined(separator: ", ")
     }
 
-    /// - Throws: an error with ``PostgreSQLError/insufficientPrivilege`` if the role lacks rights that serving needs.
+    /// - Throws: an error with ``PostgreSQLError/insufficientPrivilege`` if the role lacks rights that a server needs.
     static func expectRights(_ handle: Handle) throws(PostgreSQLError) {
         let missing = try handle.execute(missingRights).compactMap { $0.first ?? nil }
         guard missing.isEmpty else {
@@ -93,7 +97,7 @@ enum Schema {
         return !(try handle.execute("SELECT 1 FROM pg_dist_partition WHERE logicalrelid = 'users'::regclass").isEmpty)
     }
 
-    /// The tables that could be distributed and are not.
+    /// The tables of ``distributedTables`` that are not distributed; none without Citus.
     private static func undistributed(_ handle: Handle) throws(PostgreSQLError) -> [(table: String, column: String)] {
         guard try hasCitus(handle) else { return [] }
         let rows = try handle.execute("SELECT relname FROM pg_dist_partition JOIN pg_class ON oid = logicalrelid")
@@ -101,7 +105,7 @@ enum Schema {
         return distributedTables.filter { !distributed.contains($0.table) }
     }
 
-    /// Distributes tables in the transaction that created them. All rows of a user are colocated.
+    /// Distributes the tables that are not. All rows of a user are on the same node.
     private static func distribute(_ handle: Handle) throws(PostgreSQLError) {
         for (table, column) in try undistributed(handle) {
             let colocation = table == "users" ? "" : ", colocate_with => 'users'"
@@ -111,7 +115,8 @@ enum Schema {
 
     /// Refuses tables of another release, without touching them.
     static func expectCurrent(_ handle: Handle) throws(PostgreSQLError) {
-        let (version, newest) = (try version(handle), Migrations.postgreSQL.count)
+        let version = try version(handle)
+        let newest = Migrations.postgreSQL.count
         try refuseNewer(version)
         guard version == newest else {
             throw PostgreSQLError(
@@ -120,7 +125,7 @@ enum Schema {
         }
     }
 
-    /// 0 for a database without tables.
+    /// Returns the version of the tables; 0 for a database without tables.
     private static func version(_ handle: Handle) throws(PostgreSQLError) -> Int {
         guard try handle.execute("SELECT to_regclass('holdfast_schema') IS NOT NULL").first?.first == "t" else {
             return 0
@@ -136,55 +141,5 @@ enum Schema {
                 state: PostgreSQLError.unsupported,
                 message: "its version must be at most \(newest), which this release knows; it is \(version)")
         }
-    }
-}
-
-/// The numbers of profiles and assignments in the database: exact in a small database, estimated from a sample in a
-/// large one. The coordinator of a distributed table does not know its size, so the sample grows until it is large
-/// enough.
-enum ProfileCount {
-    /// The largest number of rows that are counted without sampling.
-    private static let exact = 100_000.0
-    /// The number of rows that a sample must have.
-    private static let enough = 10_000.0
-
-    static func read(
-        _ handle: Handle, isDistributed: Bool
-    ) throws(PostgreSQLError) -> (profiles: Int64, assignments: Int64) {
-        let row = try handle.execute(sizeQuery).first
-        var percentage = percentage(rows: row?.first?.flatMap { Double($0) } ?? 0, isDistributed: isDistributed)
-        while true {
-            let counts = try handle.execute(sampleQuery(of: "\(percentage)")).first
-            func count(_ index: Int) -> Double { counts?[index].flatMap { Double($0) } ?? 0 }
-            guard let larger = largerPercentage(than: percentage, rows: count(2)) else {
-                return (scaled(count(0), percentage), scaled(count(1), percentage))
-            }
-            percentage = larger
-        }
-    }
-
-    private static let sizeQuery = "SELECT reltuples::float8 FROM pg_class WHERE oid = 'users'::regclass"
-    static let size = Statement("users_size", sizeQuery)
-    static let sample = Statement("users_sample", sampleQuery(of: "$1"))
-
-    private static func sampleQuery(of percentage: String) -> String {
-        """
-        SELECT count(profile)::float8, coalesce(sum(assignments), 0)::float8, count(*)::float8
-        FROM users TABLESAMPLE SYSTEM (\(percentage))
-        """
-    }
-
-    static func percentage(rows: Double, isDistributed: Bool) -> Double {
-        if isDistributed { return 0.01 }
-        return rows <= exact ? 100 : 100 * exact / rows
-    }
-
-    /// - Returns: `nil` if the sample has enough rows.
-    static func largerPercentage(than percentage: Double, rows: Double) -> Double? {
-        rows >= enough || percentage >= 100 ? nil : min(100, percentage * 10)
-    }
-
-    static func scaled(_ count: Double, _ percentage: Double) -> Int64 {
-        Int64(exactly: (count * 100 / percentage).rounded()) ?? 0
     }
 }

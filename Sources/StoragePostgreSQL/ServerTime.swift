@@ -3,14 +3,17 @@ import Dispatch
 import Storage
 import Synchronization
 
-/// The clock of the database's server, so that the times of all hosts agree: this host's monotonic clock, with the
-/// difference to the server's clock, which is measured every few seconds.
+/// The clock of the database's server, which all hosts use, so that their times agree.
 ///
-/// The latest time of any host is kept in the database: time does not go back when a machine whose clock is behind takes
-/// over.
+/// It is this host's monotonic clock plus a difference, which is measured every few seconds: half of the round trip of
+/// a query for the server's time is taken for each direction. The measurement with the smallest possible error counts.
+///
+/// The database keeps the latest time of any host, so that time does not go back when another machine, whose clock is
+/// behind, becomes the server.
 final class ServerTime: Sendable {
     let clock: StoreClock
     private let difference: Difference
+    /// The measurement that ``difference`` comes from.
     private let last = Mutex(Measurement(difference: 0, roundTrip: .max, receivedAt: 0))
 
     /// The server's clock minus the monotonic clock, in nanoseconds.
@@ -18,7 +21,7 @@ final class ServerTime: Sendable {
         let value = Atomic<Int64>(0)
     }
 
-    /// In nanoseconds.
+    /// A measurement of the difference, in nanoseconds.
     fileprivate struct Measurement {
         let difference: Int64
         /// Twice the greatest possible error.
@@ -28,15 +31,16 @@ final class ServerTime: Sendable {
 
     /// The number of measurements when the store is opened, of which the best is used.
     private static let firstMeasurements = 8
-    /// How fast two clocks drift apart, at worst: one part in so many.
+    /// Two clocks drift apart by at most one nanosecond in this many.
     fileprivate static let drift: Int64 = 10_000
 
-    /// Returns the server's time in microseconds, and the latest time of any host in milliseconds.
+    /// Selects the server's time in microseconds, and the latest time of any host in milliseconds.
     static let read = Statement("server_time", readQuery)
     private static let readQuery =
         "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint, time FROM latest_time"
 
-    /// Keeps the latest time, as ``StoreClock`` does.
+    /// Stores the latest time, unless the stored one is later. A stored time that is too far ahead is wrong, and is
+    /// replaced; see ``StoreClock``.
     static let keep = Statement(
         "keep_latest_time",
         "UPDATE latest_time SET time = $1 WHERE time < $1 OR time - $1 > \(StoreClock.maximumStep.milliseconds)")
@@ -66,7 +70,7 @@ final class ServerTime: Sendable {
         }
     }
 
-    /// Takes what ``read`` returned just now.
+    /// Uses a result of ``read`` that was received just now.
     func take(microseconds: Int64, latest: Instant, sentAt: Int64) {
         let receivedAt = Self.monotonic
         let roundTrip = receivedAt - sentAt

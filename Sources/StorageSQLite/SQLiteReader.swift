@@ -4,14 +4,20 @@ import Storage
 
 /// Reads profiles and attributes on one thread, from its caches or from its own connection.
 ///
-/// Why the cache is never stale, whatever program commits: every commit changes the log's header, and commits of Holdfast
-/// also raise a number in the database. Before the first lookup of a batch, the reader processes the notices of its own
-/// process's commits, each of which lists its changes and the headers before and after it. If they form an unbroken chain
-/// from the header of the last check to the log's present header, there was no other commit. Otherwise the reader asks
-/// SQLite for the number. Either its own process is about to deliver the notice of this commit, and the reader bypasses the
-/// cache until then; or another process wrote, and the reader clears the cache. Reads after the check may be newer than
-/// the check, but never older, and a late notice of a commit that was read early does no harm. All requests of a batch
-/// were received before the check.
+/// Why the cache is never stale, whatever program commits:
+///
+/// - Every commit changes the log's header, which is in shared memory. Commits of Holdfast also raise a number in the
+///   database. The reader knows both as of its last check.
+/// - The reader checks before the first lookup of each batch. All requests of the batch were received before the check,
+///   so each of them sees every commit that was acknowledged before it was sent.
+/// - The check first processes the notices of its own process's commits. Each lists its changes, and the headers before
+///   and after the commit. If they form an unbroken chain from the known header to the present one, nobody else has
+///   committed.
+/// - Otherwise the reader asks SQLite for the number of the last commit. If its own process has announced this number,
+///   the notice is about to come, and the reader bypasses the cache until then. If not, another process has committed,
+///   and the reader clears the cache.
+/// - A read after the check may see a newer commit, but never an older state. A notice that comes after its commit was
+///   read does no harm.
 final class SQLiteReader {
     private let file: DatabaseFile
     private let notices: CommitNotices
@@ -35,8 +41,9 @@ final class SQLiteReader {
     private var isCacheCurrent = false
     /// The last commit that the cache reflects.
     private var known = Commit(number: -1)
-    /// Whether somebody else may have committed before the commit that is known.
+    /// Whether another process may have committed before the known commit.
     private var isChainBroken = false
+    /// The counter of project changes when the database was last asked.
     private var projectChanges: Int64 = -1
     /// See ``Storage/StoreSession/projectNotices``.
     private(set) var projectNotices: UInt64 = 0
@@ -72,6 +79,7 @@ final class SQLiteReader {
         endTransaction()
     }
 
+    /// Ends the read transaction of a batch, if one has begun.
     private func endTransaction() {
         guard let connection, connection.isInTransaction else { return }
         do throws(SQLiteError) {
@@ -81,7 +89,8 @@ final class SQLiteReader {
         }
     }
 
-    /// Begins the read transaction that the cache misses of a batch share: beginning one costs as much as a lookup.
+    /// Begins the read transaction that all cache misses of a batch share. Beginning one for each would double their
+    /// cost.
     private func beginTransaction(_ connection: Connection) throws(SQLiteError) {
         if isInBatch, !connection.isInTransaction { try connection.statement("BEGIN").run() }
     }
@@ -149,12 +158,13 @@ final class SQLiteReader {
         }
     }
 
+    /// Returns the part of a profile that has not expired; `nil` if nothing is left.
     @inline(__always)
     private func visible(_ record: ProfileRecord) -> ProfileRecord? {
         record.earliestExpiry == nil ? record : record.visible(at: clock.now())
     }
 
-    /// Reads something else, in the transaction of the batch.
+    /// Reads anything but a single record, in the transaction of the batch.
     func read<Value>(_ query: StoreQuery<Value>, _ context: ReadingContext) -> Result<Value, StorageError> {
         read { connection in
             try beginTransaction(connection)
@@ -168,6 +178,7 @@ final class SQLiteReader {
         }
     }
 
+    /// Reads with an open connection and a checked cache.
     private func read<Value>(
         _ body: (Connection) throws -> Value
     ) -> Result<Value, StorageError> {
@@ -202,9 +213,10 @@ final class SQLiteReader {
 
     // MARK: The cache
 
+    /// Finds out whether the cache reflects every commit, and sets ``isCacheCurrent``.
     private func checkCache(_ connection: Connection) throws(SQLiteError) {
-        // Nearly always only this process has committed since the last batch, if any. Shared memory shows that, while asking
-        // SQLite takes system calls for its locks.
+        // Nearly always nobody but this process has committed since the last batch. Then shared memory suffices, while
+        // asking SQLite would take system calls for its locks.
         let header = connection.logHeader
         let former = known
         takeNotices()
@@ -218,6 +230,8 @@ final class SQLiteReader {
         if known != former || filter == nil { filter = isCacheCurrent ? userFilter.filter(asOf: known) : nil }
     }
 
+    /// Asks SQLite for the last commit, and clears the cache if another process made it.
+    ///
     /// - Returns: whether the cache reflects every commit now.
     private func askDatabase(_ connection: Connection) throws(SQLiteError) -> Bool {
         try file.expectNoOtherLog()
@@ -248,9 +262,10 @@ final class SQLiteReader {
         return !notices.isEmpty
     }
 
+    /// Applies the changes of a commit of this process to the cache.
     private func process(_ notice: CommitNotices.Notice) {
         guard notice.commit.number > known.number else {
-            // The database showed this commit already, but users may have been cached before it.
+            // `askDatabase` has found this commit already, but users may have been cached before it.
             if let changes = notice.changes { changes.forEach(evict) } else { clearCache() }
             return
         }
@@ -285,14 +300,15 @@ final class SQLiteReader {
         attributeCache?.removeAll()
     }
 
-    /// The reader of a session may be closed after the writer, and then be the last one to have the database open.
+    /// Lets SQLite copy the log when the connection is closed, if the files are still those that were opened. The
+    /// reader of a session may be closed after the writer, as the last connection to the database.
     private func checkFiles(before connection: Connection) {
         do throws(SQLiteError) {
             try file.expectInPlace()
             try file.contents?.expectOwn(on: connection)
             connection.setCheckpointOnClose(true)
         } catch {
-            // The log stays.
+            // The log stays as it is.
         }
     }
 

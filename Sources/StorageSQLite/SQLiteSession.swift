@@ -1,12 +1,14 @@
 import Bucketing
 import Storage
 
-/// The session of one executor with a ``SQLiteStore``. Lookups complete before the call returns, from the caches or the
-/// database. Scans run in the background, and changes on the writer's queue; both complete on the executor.
+/// The session of one executor, mostly an event loop, with a ``SQLiteStore``.
+///
+/// Lookups complete before the call returns, from the caches or the database. Other reads run on the threads of
+/// background readers, and changes on the writer's queue; both complete on the executor.
 final class SQLiteSession: StoreSession {
     let store: SQLiteStore
     let executor: any StoreExecutor
-    /// Opened on demand: a session that only writes needs neither a connection nor caches.
+    /// Opened at the first lookup: a session that only writes needs neither a connection nor caches.
     private var reader: SQLiteReader?
     private var isInBatch = false
     private var isClosed = false
@@ -68,6 +70,8 @@ final class SQLiteSession: StoreSession {
 
     // MARK: Other reads
 
+    /// Reads a query: at once if it concerns single users like a lookup, or else on the thread of the background reader
+    /// for queries of its kind.
     func read<Value>(_ query: StoreQuery<Value>, _ completion: @escaping Completion<Value>) {
         let reader: BackgroundReader
         switch query.subject {
@@ -139,7 +143,8 @@ final class SQLiteSession: StoreSession {
     }
 
     func write<Value>(_ change: SharedChange<Value>, _ completion: @escaping Completion<Value>) {
-        let (settings, removal) = (store.settings, store.attributeRemoval)
+        let settings = store.settings
+        let removal = store.attributeRemoval
         store.writer.submit(
             on: executor, bytes: change.bytes, { try $0.apply(change, settings) },
             completion: { (result: Result<(value: Value, removesAttribute: Bool), StorageError>) in

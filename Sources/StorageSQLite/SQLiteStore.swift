@@ -3,21 +3,28 @@ public import Storage
 import Synchronization
 
 /// The embedded store: everything in one SQLite file, which several processes on one host may share.
+///
+/// One ``Writer`` makes all changes of this process. Each session has a ``SQLiteReader`` with a cache for the lookups
+/// of its event loop. Slower reads run on the threads of ``BackgroundReader``s.
 public final class SQLiteStore: Store {
     let configuration: SQLiteConfiguration
     var settings: StoreSettings { configuration.settings }
     public var rules: ProfileRules { settings.rules }
     public var clock: StoreClock { writer.clock }
+    /// The opened file, which must stay in place.
     let file: DatabaseFile
     let writer: Writer
-    let projectReader: BackgroundReader
     let attributeRemoval: AttributeRemoval
+    /// For datafiles and other definitions.
+    let projectReader: BackgroundReader
+    /// For scans of all users.
     let segmentReader: BackgroundReader
     /// For exports, results and the audit log, so that reads of datafiles do not wait for them.
     let eventReader: BackgroundReader
+    /// `nil` for a store that deletes nothing.
     private let retention: Retention?
     private let watches = Mutex<[ProjectChangeWatch]>([])
-    /// The maximum number of concurrent scans of all users' attributes; more are refused.
+    /// The maximum number of concurrent scans of all users; more are refused.
     private static let concurrentScans = 64
     /// The number of rows that one step of a scan reads, in a few milliseconds.
     private static let scanRows = 4_096
@@ -56,6 +63,7 @@ public final class SQLiteStore: Store {
         try makeSQLiteSession(on: executor)
     }
 
+    /// The same session with its type, for tests.
     func makeSQLiteSession(on executor: any StoreExecutor) throws(StorageError) -> sending SQLiteSession {
         guard !writer.notices.isClosed else { throw .closed }
         return SQLiteSession(self, on: executor)

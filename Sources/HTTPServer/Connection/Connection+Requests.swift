@@ -1,12 +1,13 @@
 import Tracing
 
-/// Passes complete requests to their handlers.
+/// Carries out the steps of the ``ConnectionMachine``: finds the route of each head, calls the handler of each complete
+/// request, and passes the pieces of streamed bodies to their receivers.
 extension Connection {
     /// The most steps that one connection takes in one iteration, before others are served. A request takes at least
     /// two.
     private static let stepsPerIteration = 256
 
-    /// Handles the requests that are complete.
+    /// Handles what has arrived: complete requests, heads, and pieces of streamed bodies.
     func handleRequests() {
         isUnfinished = false
         for _ in 0..<Self.stepsPerIteration {
@@ -57,15 +58,18 @@ extension Connection {
         }
     }
 
+    /// Calls the handler of a streamed body, which returns the receiver of the body.
     private func beginUpload(_ handler: Route.StreamedHandler, route: Int, _ parameters: PathParameters) {
         let id = requestID()
         // A response before the end of the body closes the connection, unless the body is empty.
         let responder = begin(id, route: route, keepsAlive: machine.head.keepsAlive && machine.head.body == .none)
         let receiver = Span.with(span) { handler(request(id, parameters, body: 0..<0), responder) }
-        upload = receiver.map { ($0, responder.sequence, route, span) }
+        upload = receiver.map { Upload(receiver: $0, sequence: responder.sequence, route: route, span: span) }
         machine.streamBody(isWanted: receiver != nil)
     }
 
+    /// Responds to the current request, which is complete: its handler does so, unless there is none or the loop is
+    /// overloaded.
     private func callHandler() {
         guard case .route(let index, let parameters) = match else {
             let responder = begin(requestID(), route: nil, keepsAlive: machine.head.keepsAlive)
@@ -105,7 +109,7 @@ extension Connection {
         worker.application.responseWithoutRoute(match, to: machine.head, in: machine.input.readableBytes)
     }
 
-    /// Registers the request of the current head.
+    /// Registers the request of the current head, and begins its span.
     ///
     /// - Parameter route: the index in the route table; `nil` if none matched.
     private func begin(_ id: RequestID, route: Int?, keepsAlive: Bool) -> Responder {
@@ -126,7 +130,7 @@ extension Connection {
     /// Responds to a request that no handler gets.
     func refuse(_ failure: RequestFailure) {
         if let upload {
-            // The handler began this request. If it has responded already, this response is dropped.
+            // The handler of this request was called. If it has responded already, this response is dropped.
             machine.endAfterLast()
             respond(worker.response(to: failure, at: .route(upload.route)), to: upload.sequence)
             return abortUpload()
@@ -143,8 +147,8 @@ extension Connection {
         responder.send(worker.response(to: failure, at: location))
     }
 
-    /// Returns the response to a request whose head alone shows that it will be refused. A client that waits for
-    /// `100 (Continue)` must get it instead of that (RFC 9110 §10.1.1).
+    /// Returns the response to a request whose head alone shows that the request will be refused. A client that waits
+    /// for `100 (Continue)` gets this response instead (RFC 9110 §10.1.1).
     private func refusalByHead() -> (id: RequestID, response: Response, caller: String?)? {
         let id = requestID()
         guard case .route(let index, let parameters) = match else { return (id, responseWithoutRoute(), nil) }
@@ -153,6 +157,7 @@ extension Connection {
         return route.refusal?(request(id, parameters, body: 0..<0)).map { (id, $0.response, $0.caller) }
     }
 
+    /// Tells the receiver of a streamed body, if there is one, that the body will not be completed.
     func abortUpload() {
         let receiver = upload?.receiver
         upload = nil

@@ -11,26 +11,37 @@ final class Connection {
     let peer: IPAddress
     var machine: ConnectionMachine
     /// The request whose body is being streamed to its receiver.
-    var upload: (receiver: any BodyReceiver, sequence: UInt64, route: Int, span: Span?)?
+    var upload: Upload?
     /// The route of the current head.
     var match = Router.Match.notFound
-    /// Whether a head was read whose request waits for its body.
+    /// Whether the current request has not begun, because its body is not complete.
     var awaitsBody = false
     /// Whether the last iteration ended before all received requests were handled.
     var isUnfinished = false
-    /// Whether the worker serves it in the current or the next iteration.
+    /// Whether the worker serves the connection in the current or the next iteration.
     var isActive = false
 
     /// The span of the current request; `nil` if nothing is traced.
     var span: Span?
 
+    /// A request whose body is streamed.
+    struct Upload {
+        let receiver: any BodyReceiver
+        /// The sequence number of the request.
+        let sequence: UInt64
+        /// The index in the route table.
+        let route: Int
+        let span: Span?
+    }
+
     private let socket: Socket
     private var state = State.open
+    /// The events that the socket is registered for.
     private var isReading = true
     private var isWriting = false
-    /// Bytes of an incomplete body that the worker's total includes.
+    /// Bytes of this connection's incomplete body that ``Worker/unfinishedBodyBytes`` includes.
     private var countedBodyBytes = 0
-    /// When the peer last took bytes, or when output began to wait for it.
+    /// When the peer last took bytes, or when output began to wait for the peer, in monotonic nanoseconds.
     private var lastWrite: UInt64
     /// The deadline that the event loop's queue holds for this connection.
     private var scheduledDeadline = UInt64.max
@@ -81,8 +92,8 @@ final class Connection {
         }
     }
 
-    /// Closes a connection whose peer has ended its input and reset the connection since. The kernel reports that again and
-    /// again, and a stream that has nothing to write would not notice.
+    /// Closes the connection if its peer has ended its input and then reset the connection. The kernel reports a reset
+    /// until the descriptor is closed, and a stream that has nothing to write would not notice it.
     func hangUp() {
         if machine.endOfInput { close() }
     }
@@ -119,6 +130,7 @@ final class Connection {
         }
     }
 
+    /// Sends as much of the output as the socket takes.
     private func send() throws(SystemError) {
         guard !machine.responses.output.isEmpty else { return }
         if case .done(let count) = try socket.send(&machine.responses.output) {
@@ -137,9 +149,11 @@ final class Connection {
     private func watch(reading: Bool, writing: Bool) throws(SystemError) {
         guard reading != isReading || writing != isWriting else { return }
         try worker.loop.selector.modify(socket.descriptor, token: token, reading: reading, writing: writing)
-        (isReading, isWriting) = (reading, writing)
+        isReading = reading
+        isWriting = writing
     }
 
+    /// Makes the loop call ``deadlinePassed(_:)`` at a time, or earlier.
     private func schedule(_ deadline: UInt64) {
         guard deadline < scheduledDeadline else { return }
         scheduledDeadline = deadline
@@ -148,7 +162,7 @@ final class Connection {
 
     // MARK: Deadlines
 
-    /// Handles a deadline that was scheduled for `time`. It may have moved since.
+    /// Handles a deadline that was scheduled for `time`. The deadline may have moved since; then it is scheduled again.
     func deadlinePassed(_ time: UInt64) {
         guard time == scheduledDeadline else { return }
         scheduledDeadline = .max
@@ -195,6 +209,7 @@ final class Connection {
         return !machine.isIdle
     }
 
+    /// Closes the connection after the last response, or begins to linger.
     private func finish() {
         guard machine.mustLinger else { return close() }
         socket.finishSending()

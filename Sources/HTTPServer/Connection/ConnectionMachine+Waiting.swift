@@ -1,5 +1,6 @@
 /// What the machine waits for, and until when. The driver asks this before it waits for the socket.
 extension ConnectionMachine {
+    /// What must happen before a deadline; see the times of ``Limits``.
     enum Deadline {
         case header, body, idle, write, response
     }
@@ -12,7 +13,7 @@ extension ConnectionMachine {
         case .head: return mayReadRequest && input.count < limits.headerBytes
         case .buffering: return true
         case .streaming(_, let isPaused): return !isPaused
-        // Continues to read, because only that shows that the peer has closed the connection.
+        // Only reading shows that the peer has closed the connection.
         case .holding: return input.count < limits.headerBytes
         case .routed, .ready: return false
         case .finished: return true

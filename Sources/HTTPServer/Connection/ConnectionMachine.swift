@@ -25,28 +25,37 @@ struct ConnectionMachine: ~Copyable {
         case failed(RequestFailure)
     }
 
+    /// The state of reading; see the diagram above.
     enum Reading {
+        /// Reads the next head.
         case head
         /// The head is complete and its route is not known yet.
         case routed
         /// The body so far follows the head in the input, up to `end`.
         case buffering(BodyDecoder, end: Int)
+        /// The request is complete and waits for its handler.
         case ready(body: Range<Int>)
+        /// The body goes to its receiver piece by piece.
         case streaming(BodyDecoder, isPaused: Bool)
         /// A request waits for its response and blocks those behind it: it may change state, or its response may be
         /// large.
         case holding
+        /// No further request is read. Input is discarded.
         case finished
     }
 
+    /// Bytes that were received and not handled yet, from the start of the current request.
     var input = ByteBuffer()
     var responses = ResponseQueue()
+    /// The head of the current request; that of the previous one while the next head is incomplete.
     var head = RequestHead()
-    /// The greatest length of the body that is read as a whole.
+    /// The maximum length of the current body in bytes, if it is read as a whole.
     var bodyLimit = 0
     var parser: RequestHeadParser
     let limits: Limits
+    /// Whether the peer will send no more.
     private(set) var endOfInput = false
+    /// Whether the server is stopping. The connection then closes after the request in progress.
     private(set) var isDraining = false
     /// When the current wait for the peer began, in monotonic nanoseconds.
     var waitingSince: UInt64
@@ -162,6 +171,7 @@ struct ConnectionMachine: ~Copyable {
         finishRequest(holdsNext: holdsNext)
     }
 
+    /// Prepares for the next head, after the current request has been read.
     mutating func finishRequest(holdsNext: Bool) {
         parser.reset()
         reading = responses.isEmpty || (!holdsNext && head.keepsAlive) ? .head : .holding

@@ -7,13 +7,17 @@
 /// bodies                     ^ large      ^ large
 /// ```
 struct OutputQueue: ~Copyable {
+    /// Heads and small bodies.
     var bytes = ByteBuffer()
+    /// Large bodies, in order.
     private var bodies: [Body] = []
+    /// The unsent bytes of all large bodies.
     private var bodyBytes = 0
 
     private struct Body {
         let bytes: [UInt8]
         var sent = 0
+        /// The number of buffered bytes that precede the body.
         var position: Int
     }
 
@@ -29,6 +33,7 @@ struct OutputQueue: ~Copyable {
         @inline(__always) get { bytes.isEmpty && bodies.isEmpty }
     }
 
+    /// Appends a body after everything that was appended earlier.
     @inline(__always)
     mutating func append(body: [UInt8]) {
         guard body.count >= Self.largeBody else { return bytes.append(body) }

@@ -1,5 +1,3 @@
-import Tracing
-
 /// The responses of one connection, in the order of their requests (RFC 9112 §9.3.2), and the bytes to send.
 ///
 /// Handlers may respond in any order. ``add(_:to:)`` keeps a response with its request; ``writeNext(date:)`` moves it
@@ -10,7 +8,7 @@ struct ResponseQueue: ~Copyable {
     /// Requests without a complete response, oldest first. An array: it holds at most `Limits.pipelinedRequests`
     /// elements and usually one, so removing the first is cheap.
     private var waiting: [PendingRequest] = []
-    /// The sequence number of the first waiting request.
+    /// The sequence number of the first waiting request. Numbers count the requests of the connection.
     private var first: UInt64 = 0
     /// The streamed response to the first waiting request.
     private var streaming: Streaming?
@@ -18,9 +16,11 @@ struct ResponseQueue: ~Copyable {
     private(set) var isClosing = false
     /// Bytes held by waiting requests and their responses.
     private(set) var heldBytes = 0
-    /// The streamed response that was not sent completely.
+    /// The streamed response that the socket has not taken completely, for the operator's log.
     private(set) var unsentStream: (id: RequestID, route: Int?)?
 
+    /// A response that is produced while it is sent.
+    ///
     /// A class, because Swift 6.3 leaks an optional struct in a noncopyable one that is bound by `if let` and then
     /// replaced.
     private final class Streaming {
@@ -30,7 +30,9 @@ struct ResponseQueue: ~Copyable {
         var unsentHead: Response?
         var status = Status.ok
         var framing = ResponseEncoder.Framing.length
+        /// Whether the source was asked for its next piece and has not delivered it yet.
         var isPulled = false
+        /// Whether the last piece is in the output.
         var isFinished = false
         var sentBytes = 0
 
@@ -101,7 +103,8 @@ struct ResponseQueue: ~Copyable {
         guard !isClosing, var response = waiting.first?.response else { return nil }
         let compressor = ContentCoding.apply(to: &response, for: waiting[0])
         if case .stream(let source) = response.body, ResponseEncoder.sendsBody(of: response, to: waiting[0]) {
-            // Bytes that are compressed while they are sent are held until then.
+            // The response stays stored if it holds bytes that are compressed while they are sent, because `heldBytes`
+            // counts them until its end.
             if case .stream? = waiting[0].response?.body { waiting[0].response = nil }
             streaming = Streaming(source, compressor, head: response)
             unsentStream = (waiting[0].id, waiting[0].route)
@@ -113,11 +116,13 @@ struct ResponseQueue: ~Copyable {
         return complete(request, status, bytes: output.count - former)
     }
 
-    /// `removeLast` moves the element; `removeFirst` copies it.
+    /// Removes the first waiting request. If it is the only one, `removeLast` moves it, while `removeFirst` would copy
+    /// it.
     private mutating func takeFirst() -> PendingRequest {
         waiting.count == 1 ? waiting.removeLast() : waiting.removeFirst()
     }
 
+    /// Counts the first request, which was removed, as completed.
     @inline(__always)
     private mutating func complete(_ request: PendingRequest, _ status: Status, bytes: Int) -> RequestSummary {
         heldBytes -= request.heldBytes
@@ -126,6 +131,7 @@ struct ResponseQueue: ~Copyable {
         return RequestSummary(request, status, bytes: bytes)
     }
 
+    /// Returns the place of a waiting request; `nil` if its response is complete.
     private func index(of sequence: UInt64) -> Int? {
         guard sequence >= first, sequence - first < UInt64(waiting.count) else { return nil }
         return Int(sequence - first)
@@ -170,6 +176,7 @@ struct ResponseQueue: ~Copyable {
         ResponseEncoder.encodeChunk(bytes, framing: streaming.framing, into: &output)
     }
 
+    /// Writes the head of a streamed response with its first piece.
     private mutating func writeHead(of streaming: Streaming, _ date: [UInt8]) {
         guard let head = streaming.unsentHead.take() else { return }
         (streaming.status, streaming.framing) = ResponseEncoder.encode(head, to: waiting[0], date: date, into: &output)
@@ -195,99 +202,5 @@ struct ResponseQueue: ~Copyable {
         heldBytes = 0
         isClosing = true
         return cutOff
-    }
-}
-
-/// The data of a request that are kept until its response is complete.
-package struct PendingRequest {
-    package var id: RequestID
-    var method: Method
-    var isVersion11: Bool
-    var keepsAlive: Bool
-    /// The conditions of a safe request; the handlers of other requests check theirs.
-    var ifMatch: String?
-    var ifNoneMatch: String?
-    /// Whether the client prefers compressed responses.
-    var acceptsGzip = false
-    /// The index in the route table; `nil` if no route matched.
-    package var route: Int?
-    /// Monotonic nanoseconds at which the request was complete, or its head if its body is streamed.
-    var startedAt: UInt64
-    /// The request target; kept only for an access log.
-    var target: String?
-    /// The response, while it waits for those to earlier requests.
-    var response: Response?
-    /// The values of `X-Forwarded-For`; kept only for an access log.
-    var forwardedFor: String?
-    /// The caller's name as the application set it; kept only for an access log.
-    var caller: String?
-    /// Works on the response, if that is asynchronous.
-    var task: Task<Void, Never>?
-    /// `nil` if nothing is traced.
-    var span: Span?
-    /// Header fields that the response gets in addition to its own.
-    package var fields: [(name: StaticString, value: String)] = []
-
-    var isHead: Bool { method == .head }
-
-    /// Bytes held for this request, as far as the peer decides how many.
-    var heldBytes: Int {
-        (ifMatch?.utf8.count ?? 0) + (ifNoneMatch?.utf8.count ?? 0) + (target?.utf8.count ?? 0)
-            + (forwardedFor?.utf8.count ?? 0) + (response?.heldBytes ?? 0)
-    }
-
-    /// Whether the response must be 412, because the representation is not one that `If-Match` lists
-    /// (RFC 9110 §13.1.1). This condition precedes those that lead to 304 (§13.2.2).
-    package func excludes(_ response: borrowing Response) -> Bool {
-        guard let ifMatch, let tag = response.entityTag, [.ok, .notModified].contains(response.status) else {
-            return false
-        }
-        return !tag.isListed(in: ifMatch, weakly: false)
-    }
-}
-
-extension PendingRequest {
-    /// - Parameters:
-    ///   - bytes: what the head was parsed from.
-    ///   - route: the index in the route table; `nil` if none matched.
-    ///   - time: the start in monotonic nanoseconds.
-    @inline(__always)
-    package init(
-        _ head: RequestHead, in bytes: UnsafeRawBufferPointer, id: RequestID, route: Int?, keepsAlive: Bool,
-        at time: UInt64, for application: any Application
-    ) {
-        self.init(
-            id: id, method: head.method, isVersion11: head.isVersion11, keepsAlive: keepsAlive, route: route,
-            startedAt: time)
-        if head.method.isSafe {
-            ifMatch = head.joinedValue(of: "if-match", in: bytes)
-            ifNoneMatch = head.joinedValue(of: "if-none-match", in: bytes)
-        }
-        acceptsGzip = head.acceptsGzip(in: bytes)
-        if application.logsRequests {
-            forwardedFor = head.joinedValue(of: "x-forwarded-for", in: bytes)
-            target = head.target(in: bytes)
-        }
-        fields = application.fields(of: head, in: bytes, route: route)
-    }
-
-    /// A request that is refused before its head is complete.
-    ///
-    /// - Parameter fields: further header fields of the response.
-    package init(refused id: RequestID, at time: UInt64, fields: [(name: StaticString, value: String)]) {
-        self.init(id: id, method: .get, isVersion11: true, keepsAlive: false, route: nil, startedAt: time)
-        self.fields = fields
-    }
-}
-
-extension Application {
-    /// Returns the fields of the response to a request whose head is known, at least its beginning.
-    @inline(__always)
-    package func fields(
-        of head: RequestHead, in bytes: UnsafeRawBufferPointer, route: Int?
-    ) -> [(name: StaticString, value: String)] {
-        let fields = readsOrigin ? fields(origin: head.joinedValue(of: "origin", in: bytes), route: route) : []
-        guard let name = markedRequestField, head.joinedValue(of: name, in: bytes) != nil else { return fields }
-        return fields + markers()
     }
 }

@@ -1,7 +1,7 @@
 /// Compresses responses for the clients that accept gzip (RFC 9110 §8.4.1.3 and §12.5.3).
 ///
-/// A short body is sent as it is. A long one is compressed piece by piece while it is sent, so that it does not block the
-/// event loop. The entity tag of a compressed response ends with `-gzip`, because it is another representation.
+/// A short body is sent as it is. A long one is compressed piece by piece while it is sent, so that it does not block
+/// the event loop. The entity tag of a compressed response ends with `-gzip`, because it is another representation.
 public enum ContentCoding {
     /// The length of a body in bytes from which it is compressed.
     static let minimumLength = 1_024
@@ -53,7 +53,8 @@ public enum ContentCoding {
         return weight(parameter[slice: 2..<parameter.count]).map { (name, $0) }
     }
 
-    /// A weight has a digit, and up to three behind a point (RFC 9110 §12.4.2).
+    /// Returns a weight such as `1`, `0.`, `0.5` or `0.125` in thousandths; `nil` if it is malformed (RFC 9110
+    /// §12.4.2).
     private static func weight(_ bytes: UnsafeRawBufferPointer) -> Int? {
         guard bytes.count != 2, bytes.count <= 5, bytes[0] == UInt8(ascii: "0") || bytes[0] == UInt8(ascii: "1"),
             bytes.count == 1 || bytes[1] == UInt8(ascii: ".")
@@ -69,7 +70,8 @@ public enum ContentCoding {
     }
 
     private static func trimmed(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
-        var (start, end) = (0, bytes.count)
+        var start = 0
+        var end = bytes.count
         while start < end, bytes[start] == ByteClass.space || bytes[start] == ByteClass.tab { start += 1 }
         while end > start, bytes[end - 1] == ByteClass.space || bytes[end - 1] == ByteClass.tab { end -= 1 }
         return bytes[slice: start..<end]
@@ -77,9 +79,9 @@ public enum ContentCoding {
 
     // MARK: Responses
 
-    /// Compresses a response, or makes it a stream that is compressed.
+    /// Compresses the body of a response at once, or makes it a stream whose pieces are to be compressed.
     ///
-    /// - Returns: what compresses the stream; `nil` for any other response.
+    /// - Returns: the compressor for the stream's pieces; `nil` if the response is sent as it is now.
     @inline(__always)
     static func apply(to response: inout Response, for request: borrowing PendingRequest) -> Gzip? {
         switch response.body {
@@ -92,7 +94,8 @@ public enum ContentCoding {
     @inline(never)
     private static func compress(_ response: inout Response, for request: borrowing PendingRequest) -> Gzip? {
         guard !response.status.forbidsBody, isCompressible(response) else { return nil }
-        // For caches, whatever this client accepts (RFC 9110 §12.5.5).
+        // Caches must know that the response depends on the field, even if it is not compressed for this client
+        // (RFC 9110 §12.5.5).
         response.fields.append(("Vary", "Accept-Encoding"))
         guard request.acceptsGzip, request.isVersion11, !ResponseEncoder.isNotModified(response, request) else {
             return nil
@@ -128,7 +131,7 @@ public enum ContentCoding {
         }
     }
 
-    /// Bytes as a stream.
+    /// A stream of the pieces of a long body.
     private final class Pieces: ResponseStream {
         private let bytes: [UInt8]
         private var sent = 0

@@ -11,6 +11,9 @@ public final class Gzip {
 
     private let writer: OpaquePointer
 
+    /// What `gzip_expand` returns if the output is longer than its buffer.
+    private static let outputTooLong = -2
+
     /// The size of the buffer that the output grows by.
     private static let step = 16 * 1024
 
@@ -39,7 +42,8 @@ public final class Gzip {
         case unavailable
     }
 
-    /// Expands a whole file of gzip.
+    /// Expands a whole file of gzip. The length of the result is not known before, so the buffer grows until it is
+    /// sufficient.
     ///
     /// - Parameter limit: the maximum length of the result, in bytes.
     public static func expand(_ bytes: UnsafeRawBufferPointer, limit: Int) -> Expansion {
@@ -53,7 +57,7 @@ public final class Gzip {
                 count = max(0, length)
             }
             if length >= 0 { return .expanded(output) }
-            guard length == -2 else { return .malformed }
+            guard length == Self.outputTooLong else { return .malformed }
             guard capacity < limit else { return .tooLong }
             capacity = min(limit, capacity * 8)
         }
@@ -67,6 +71,7 @@ public final class Gzip {
         var output: [UInt8] = []
         bytes.withUnsafeBufferPointer { bytes in
             var taken = 0
+            // A full buffer means that zlib has more output, even without further input.
             var isFull = true
             while taken < bytes.count || isFull {
                 var length = bytes.count - taken

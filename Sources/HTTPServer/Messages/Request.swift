@@ -73,7 +73,7 @@ public struct Request: ~Copyable {
     }
 }
 
-/// A copy of a request, for a handler that needs it longer than its call.
+/// A copy of a request, for a handler that needs the request after it has returned.
 public final class RequestCopy: @unchecked Sendable {
     // Safe: the bytes do not change.
     private let head: RequestHead
@@ -85,7 +85,7 @@ public final class RequestCopy: @unchecked Sendable {
 
     public init(_ request: borrowing Request) {
         head = request.head
-        // Behind the request there may be others.
+        // Pipelined requests may follow in the buffer.
         let original = request.bytes[slice: 0..<max(request.head.length, request.bodyRange.upperBound)]
         bytes = .allocate(byteCount: original.count, alignment: 1)
         bytes.copyMemory(from: original)
@@ -99,7 +99,7 @@ public final class RequestCopy: @unchecked Sendable {
         bytes.deallocate()
     }
 
-    /// Lends the request.
+    /// Passes the request to a closure, which must not keep it.
     public func withRequest(_ body: (borrowing Request) async throws -> Response?) async throws -> Response? {
         defer { withExtendedLifetime(self) {} }
         return try await body(
@@ -109,7 +109,7 @@ public final class RequestCopy: @unchecked Sendable {
     }
 }
 
-/// The positions of the path parameters.
+/// The positions of a request's path parameters, in the order of the route's pattern.
 package struct PathParameters {
     static let maximum = 4
 
@@ -130,7 +130,8 @@ package struct PathParameters {
 
 /// Receives a request body of any length piece by piece, on the connection's event loop.
 public protocol BodyReceiver: AnyObject {
-    /// Bytes of the body that it holds until more arrive; they count towards ``Limits/unfinishedBodyBytes``.
+    /// The number of bytes that the receiver holds until more of the body arrive. They count towards
+    /// ``Limits/unfinishedBodyBytes``.
     var heldBytes: Int { get }
 
     /// Receives the next piece, which is valid only during the call.

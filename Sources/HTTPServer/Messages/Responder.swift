@@ -1,8 +1,9 @@
-/// Sends the response to one request, once, from any thread, at once or later. If the connection is closed by then,
-/// the response is dropped.
+/// Sends the response to one request. A handler gets a responder with each request, and may use it from any thread, at
+/// once or later. Only the first response is sent; if the connection is closed by then, none is.
 public struct Responder: @unchecked Sendable {
     // Safe to share: the target is used on its own event loop only.
     let target: any ResponseTarget
+    /// Identifies the request among those of the target.
     let sequence: UInt64
 
     @inline(__always)
@@ -23,7 +24,7 @@ public struct Responder: @unchecked Sendable {
     /// Sends the response that asynchronous work returns. The work begins at once and runs on the event loop; it is
     /// cancelled when the connection is closed. On the event loop only.
     ///
-    /// - Parameter work: returns `nil` if the response was or will be sent otherwise.
+    /// - Parameter work: returns the response; `nil` if it was sent, or will be sent, in another way.
     public func send(_ work: @escaping () async -> Response?) {
         let task = target.loop.start {
             if let response = await work() { send(response) }
@@ -58,8 +59,8 @@ public struct Responder: @unchecked Sendable {
 public protocol ResponseStream: AnyObject {
     /// Produces the next piece. Called on the connection's event loop when there is room for it.
     ///
-    /// Must call exactly one method of the writer, now or later and from any thread. After ``StreamWriter/write(_:)`` it
-    /// is called again when there is room.
+    /// Must call exactly one method of the writer, now or later and from any thread. After ``StreamWriter/write(_:)``
+    /// it is called again when there is room.
     func produce(_ writer: StreamWriter)
 }
 
@@ -74,11 +75,12 @@ public struct StreamWriter: @unchecked Sendable {
         self.sequence = sequence
     }
 
-    /// Begins asynchronous work on the event loop, which is to call one of the other methods. On the event loop only.
+    /// Begins asynchronous work on the event loop. The work must call one of the other methods. On the event loop only.
     public func start(_ work: @escaping () async -> Void) {
         target.loop.start(work)
     }
 
+    /// Adds a piece to the body.
     public func write(_ bytes: [UInt8]) {
         send(.write(bytes))
     }
@@ -111,7 +113,8 @@ package enum StreamEvent {
     case fail(Response)
 }
 
-/// Where responses go: a ``Connection``, or what stands for one in tests. Except for `loop`, used on its event loop only.
+/// Where responses go: a ``Connection``, or a ``ResponseCollector`` in place of one. Except for `loop`, used on its
+/// event loop only. `sequence` says which request of the target a call refers to.
 package protocol ResponseTarget: AnyObject {
     var loop: EventLoop { get }
     func respond(_ response: Response, to sequence: UInt64)
@@ -127,8 +130,8 @@ struct UncheckedBox<Value>: @unchecked Sendable {
     let value: Value
 }
 
-/// Connects a response with its log line and the client's: the client's `X-Request-Id` if it is usable, else an id that
-/// is unique within the process.
+/// The id that a response and its log line carry, so that an operator can match them with the client's log. It is the
+/// client's `X-Request-Id` if that is usable, or else an id that is unique within the process.
 public enum RequestID: Sendable, CustomStringConvertible {
     case given(String)
     /// - Parameter loop: a random number that the event loop chose at its start.

@@ -27,11 +27,12 @@ public struct Response {
         self.body = body
     }
 
+    /// A response with a plain text.
     public init(_ status: Status, text: String) {
         self.init(status, contentType: "text/plain; charset=utf-8", body: .bytes(Array(text.utf8)))
     }
 
-    /// The number of bytes that it holds in memory until it is written.
+    /// The number of bytes that the response holds in memory until it is written.
     var heldBytes: Int {
         if case .bytes(let bytes) = body { return bytes.count }
         return 0
@@ -48,7 +49,7 @@ public struct Status: Sendable, Hashable {
         self.reason = reason
     }
 
-    /// A status of another server, with the usual reason phrase as far as it is known here.
+    /// A status that another server has sent. The reason phrase is empty if the code is not one of the constants below.
     public init(code: UInt16) {
         self = Self.known.first { $0.code == code } ?? Status(code: code, reason: "")
     }
@@ -94,89 +95,4 @@ public struct Status: Sendable, Hashable {
 
     /// 1xx, 204 and 304 have no body (RFC 9112 §6.3).
     var forbidsBody: Bool { code < 200 || code == 204 || code == 304 }
-}
-
-/// A strong validator (RFC 9110 §8.8.3) made of a 64-bit number, sent as 16 hexadecimal digits in quotes.
-public struct EntityTag: Hashable, Sendable {
-    public let value: UInt64
-
-    public init(_ value: UInt64) {
-        self.value = value
-    }
-
-    /// Hashes bytes to a tag that is the same in every process.
-    ///
-    /// Each step multiplies eight bytes and folds them into the next, so that every input bit affects every bit of the
-    /// tag. The hash does not resist deliberate collisions.
-    public init(hashing bytes: UnsafeRawBufferPointer) {
-        var hash = UInt64(truncatingIfNeeded: bytes.count) ^ 0x9E37_79B9_7F4A_7C15
-        func mix(_ word: UInt64) {
-            let (high, low) = (hash ^ word).multipliedFullWidth(by: 0xD6E8_FEB8_6659_FD93)
-            hash = (hash << 23 | hash >> 41) &+ (high ^ low)
-        }
-        var offset = 0
-        while offset + 8 <= bytes.count {
-            mix(bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
-            offset += 8
-        }
-        var rest: UInt64 = 0
-        while offset < bytes.count {
-            rest = rest << 8 | UInt64(bytes[offset])
-            offset += 1
-        }
-        mix(rest)
-        mix(0x2545_F491_4F6C_DD1D)
-        value = hash
-    }
-
-    /// Reads the ``text`` of a tag, with or without ``compressedSuffix``.
-    public init?(_ text: String) {
-        var digits = text.dropFirst().dropLast()
-        guard text.hasPrefix("\""), text.hasSuffix("\"") else { return nil }
-        if digits.hasSuffix("-gzip") { digits = digits.dropLast("-gzip".count) }
-        guard digits.utf8.count == 16, let value = UInt64(digits, radix: 16) else { return nil }
-        self.init(value)
-    }
-
-    public var text: String {
-        let digits = String(value, radix: 16)
-        return "\"" + String(repeating: "0", count: 16 - digits.utf8.count) + digits + "\""
-    }
-
-    /// The representation that a tag identifies.
-    enum Form {
-        case plain
-        /// The gzip representation, whose tag ends with ``compressedSuffix``.
-        case compressed
-    }
-
-    /// The text behind the number in the tag of a compressed representation.
-    static let compressedSuffix = "-gzip"
-
-    /// Whether a condition lists this tag (RFC 9110 §13.1), of the plain representation or of the compressed one.
-    ///
-    /// - Parameters:
-    ///   - condition: the value of `If-None-Match` or `If-Match`.
-    ///   - weakly: whether `W/` is ignored, as for `If-None-Match`.
-    public func isListed(in condition: String, weakly: Bool = true) -> Bool {
-        listedForm(in: condition, weakly: weakly) != nil
-    }
-
-    /// Returns which form of this tag a condition lists.
-    ///
-    /// - Parameter includesCompressed: whether that of the compressed representation counts.
-    func listedForm(in condition: String, weakly: Bool = true, includesCompressed: Bool = true) -> Form? {
-        if condition == "*" { return .plain }
-        // No tag has a quotation mark within it, so a comma within one cannot make it look like this one.
-        for element in condition.utf8.split(separator: UInt8(ascii: ",")) {
-            let isBlank = { (byte: UInt8) in byte == ByteClass.space || byte == ByteClass.tab }
-            let end = element.lastIndex { !isBlank($0) }.map(element.index(after:)) ?? element.endIndex
-            let tag = element[..<end].drop(while: isBlank)
-            let strong = weakly && tag.starts(with: "W/".utf8) ? tag.dropFirst(2) : tag
-            if strong.elementsEqual(text.utf8) { return .plain }
-            let compressed = text.dropLast() + Self.compressedSuffix + "\""
-            if includesCompressed, strong.elementsEqual(compressed.utf8) { return .compressed }
-        }
-        return nil
-    }
 }

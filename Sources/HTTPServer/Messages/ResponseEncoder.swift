@@ -1,6 +1,6 @@
 import Glibc
 
-/// Encodes responses as bytes (RFC 9112 §4 to §7).
+/// Encodes responses as bytes (RFC 9112 §4 to §7), and decides which responses become 304 or have no body.
 package enum ResponseEncoder {
     /// How the client finds the end of the body.
     enum Framing {
@@ -82,10 +82,12 @@ package enum ResponseEncoder {
         return framing
     }
 
+    /// Whether a response is sent with its body: not to `HEAD`, not as 304, and not with a status that forbids it.
     package static func sendsBody(of response: borrowing Response, to request: borrowing PendingRequest) -> Bool {
         !request.isHead && !response.status.forbidsBody && !isNotModified(response, request)
     }
 
+    /// Writes a piece of a streamed body.
     static func encodeChunk(_ bytes: [UInt8], framing: Framing, into output: inout OutputQueue) {
         guard !bytes.isEmpty else { return }
         guard framing == .chunked else { return output.append(body: bytes) }
@@ -114,6 +116,7 @@ package enum ResponseEncoder {
         isNotModified(response, request) ? .notModified : response.status
     }
 
+    /// Whether the response becomes 304, because the client has the current representation (RFC 9110 §13.1.2).
     static func isNotModified(_ response: borrowing Response, _ request: borrowing PendingRequest) -> Bool {
         response.status == .ok && listedForm(response, request) != nil
     }

@@ -1,6 +1,7 @@
 /// One line of the route table.
 public struct Route {
     typealias StreamedHandler = (borrowing Request, Responder) -> (any BodyReceiver)?
+    /// Returns the response to a request that is refused, and the name of its caller; `nil` if it is not refused.
     public typealias Refusal = (borrowing Request) -> (response: Response, caller: String?)?
 
     public enum Handler {
@@ -17,9 +18,9 @@ public struct Route {
     public let handler: Handler
     /// Whether the route is served even when the server is overloaded.
     public let isVital: Bool
-    /// Returns the response to a request that can be refused by its head alone, and the caller's name for
-    /// ``Responder/setCaller(_:)``. Called only if the client waits for `100 (Continue)` before it sends the body, so
-    /// the handler must check again.
+    /// Refuses a request by its head alone, for example for lack of a token. Called only if the client waits for
+    /// `100 (Continue)` before it sends the body, so the handler must check again. The caller's name is that of
+    /// ``Responder/setCaller(_:)``.
     let refusal: Refusal?
     /// The maximum length of a body in bytes, if the route accepts more than ``Limits/bodyBytes``; `nil` otherwise.
     public let bodyBytes: Int?
@@ -30,12 +31,13 @@ public struct Route {
     /// connection holds one such response at a time.
     public let respondsLater: Bool
 
+    /// Whether pipelined requests behind a request of this route wait for its response.
     var holdsNext: Bool { changesState || respondsLater }
 
     /// The maximum length of a body in bytes.
     func bodyBytes(_ limits: Limits) -> Int { max(limits.bodyBytes, bodyBytes ?? 0) }
 
-    /// - Parameter changesState: `nil` if it follows from the method. A `GET` that changes state does not serve `HEAD`.
+    /// - Parameter changesState: `nil` if ``Method/isSafe`` decides. A `GET` that changes state does not serve `HEAD`.
     public init(
         _ method: Method, _ pattern: String, isVital: Bool = false, changesState: Bool? = nil,
         respondsLater: Bool = false, bodyBytes: Int? = nil, refusal: Refusal? = nil, _ handler: Handler
@@ -52,14 +54,19 @@ public struct Route {
 }
 
 /// Finds the route of a request. Built once from the route table as a flat tree of path parts.
+///
+/// The routes `/v1/projects` and `/v1/projects/{sdk_key}` become three nodes below the root: `v1`, `projects`, and a
+/// parameter. A search goes down the tree part by part.
 public struct Router {
     package enum Match {
         case route(Int, PathParameters)
-        /// The path exists. `route` is one of its routes; `instead` is the route that is probably meant.
+        /// The path exists, but none of its routes has the method. `route` is one of them; `instead` is the route that
+        /// the client probably means.
         case methodNotAllowed(allowed: [Method], route: Int, instead: Int?)
         case notFound
     }
 
+    /// The end of a path: the children that a further part leads to, and the routes of the path itself.
     private struct Node {
         var literals: [(part: [UInt8], node: Int)] = []
         /// The longest suffix first.
@@ -73,6 +80,7 @@ public struct Router {
         }
     }
 
+    /// The state of one search.
     private struct Search {
         let method: Method
         var parameters = PathParameters()
@@ -98,24 +106,9 @@ public struct Router {
         for part in route.pattern.dropFirst().split(separator: "/", omittingEmptySubsequences: false) {
             if part.hasPrefix("{") {
                 parameters += 1
-                let suffix = Array(part.drop { $0 != "}" }.dropFirst().utf8)
-                if let known = nodes[current].parameters.first(where: { $0.suffix == suffix }) {
-                    current = known.node
-                } else {
-                    let child = addNode()
-                    nodes[current].parameters.append((suffix, child))
-                    nodes[current].parameters.sort { $0.suffix.count > $1.suffix.count }
-                    current = child
-                }
+                current = parameterChild(of: current, suffix: Array(part.drop { $0 != "}" }.dropFirst().utf8))
             } else {
-                let bytes = Array(part.utf8)
-                if let known = nodes[current].literals.first(where: { $0.part == bytes }) {
-                    current = known.node
-                } else {
-                    let child = addNode()
-                    nodes[current].literals.append((bytes, child))
-                    current = child
-                }
+                current = literalChild(of: current, Array(part.utf8))
             }
         }
         precondition(parameters <= PathParameters.maximum, "\(route.pattern) has too many parameters")
@@ -124,6 +117,23 @@ public struct Router {
         nodes[current].routes[method] = index
         if route.method == .get, !route.changesState { nodes[current].routes[Int(Method.head.rawValue)] = index }
         nodes[current].hasRoutes = true
+    }
+
+    /// Returns the child for a parameter that is followed by a suffix; adds it if needed.
+    private mutating func parameterChild(of node: Int, suffix: [UInt8]) -> Int {
+        if let known = nodes[node].parameters.first(where: { $0.suffix == suffix }) { return known.node }
+        let child = addNode()
+        nodes[node].parameters.append((suffix, child))
+        nodes[node].parameters.sort { $0.suffix.count > $1.suffix.count }
+        return child
+    }
+
+    /// Returns the child for a literal part; adds it if needed.
+    private mutating func literalChild(of node: Int, _ part: [UInt8]) -> Int {
+        if let known = nodes[node].literals.first(where: { $0.part == part }) { return known.node }
+        let child = addNode()
+        nodes[node].literals.append((part, child))
+        return child
     }
 
     private mutating func addNode() -> Int {
@@ -150,8 +160,9 @@ public struct Router {
         return .methodNotAllowed(allowed: allowed, route: route, instead: instead)
     }
 
-    /// Returns the route that a request with the wrong method probably means: the same method one part deeper, where an
-    /// element of the list is; or else a method that is often taken for it.
+    /// Returns the route that a request with the wrong method probably means. First choice: the same method one part
+    /// deeper, as in `DELETE /v1/projects` for `DELETE /v1/projects/{sdk_key}`. Second choice: another method that is
+    /// often confused with it.
     private func alternative(to method: Method, at node: Int) -> Int? {
         let element = nodes[node].parameters.first { $0.suffix.isEmpty }?.node
         if let route = element.flatMap({ nodes[$0].route(for: method) }) { return route }
@@ -169,6 +180,8 @@ public struct Router {
         return nil
     }
 
+    /// Returns the route that the rest of a path leads to from a node. Tries literal parts before parameters, and goes
+    /// back if a choice leads to no route.
     private func find(
         _ rest: Range<Int>, in bytes: UnsafeRawBufferPointer, from node: Int, _ search: inout Search
     ) -> Int? {

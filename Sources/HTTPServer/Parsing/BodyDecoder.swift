@@ -1,9 +1,10 @@
-/// Finds the body in a connection's input, by its length or by chunks.
+/// Finds the body of a request in a connection's input (RFC 9112 §6): `Content-Length` gives its length, or it is sent
+/// in chunks.
 enum BodyDecoder {
     case fixed(remaining: Int)
     case chunked(ChunkedDecoder)
 
-    /// Returns the next piece of the body. Framing bytes are counted separately.
+    /// Returns the next piece of the body at the start of `bytes`. The caller removes the piece before the next call.
     mutating func next(_ bytes: UnsafeRawBufferPointer) throws(RequestFailure) -> ChunkedDecoder.Piece {
         switch self {
         case .fixed(let remaining):
@@ -20,8 +21,18 @@ enum BodyDecoder {
 }
 
 /// Decodes the chunked transfer coding (RFC 9112 §7.1) from pieces of any size.
+///
+/// ```
+/// 5;name=value CR LF     size in hexadecimal digits, and extensions, which are ignored
+/// hello CR LF            data
+/// 0 CR LF                last chunk
+/// Name: value CR LF      trailer, which is ignored
+/// CR LF
+/// ```
+///
+/// All bytes but the data are called framing. The body is the data of all chunks.
 struct ChunkedDecoder {
-    /// The bytes at the reading position.
+    /// What the bytes at the reading position are.
     enum Piece: Equatable {
         /// More bytes are needed, after dropping `framing` bytes.
         case needsMore(framing: Int)
@@ -31,6 +42,7 @@ struct ChunkedDecoder {
         case end(framing: Int)
     }
 
+    /// What the next byte belongs to. `value` is the size of the chunk, `length` the bytes of its extensions so far.
     private enum State: Equatable {
         case size(digits: Int, value: Int)
         case spaceBeforeExtension(value: Int, length: Int)
@@ -51,6 +63,7 @@ struct ChunkedDecoder {
         self.maximumFraming = maximumFraming
     }
 
+    /// Returns the next piece at the start of `bytes`. The caller removes the piece before the next call.
     mutating func next(_ bytes: UnsafeRawBufferPointer) throws(RequestFailure) -> Piece {
         var index = 0
         while index < bytes.count {
@@ -64,6 +77,7 @@ struct ChunkedDecoder {
                     return .needsMore(framing: index)
                 }
                 index += length
+                // CR LF alone is the empty line at the end.
                 if length == 2 { return .end(framing: index) }
                 continue
             }
@@ -73,6 +87,7 @@ struct ChunkedDecoder {
         return .needsMore(framing: index)
     }
 
+    /// Advances the state by one byte of framing outside the trailer.
     private mutating func step(_ byte: UInt8) throws(RequestFailure) {
         switch state {
         case .size(let digits, let value):
@@ -107,6 +122,7 @@ struct ChunkedDecoder {
 
     private mutating func sizeByte(_ byte: UInt8, digits: Int, value: Int) throws(RequestFailure) {
         if let digit = ByteClass.hexadecimalValue(byte) {
+            // More digits could overflow the value.
             guard digits < 15 else { throw bad("a chunk size must have at most 15 hexadecimal digits") }
             state = .size(digits: digits + 1, value: value << 4 | Int(digit))
             return
@@ -131,7 +147,7 @@ struct ChunkedDecoder {
         }
     }
 
-    /// Checks the trailer line at the start of `bytes`. Nothing here uses trailer fields, so they are dropped.
+    /// Checks the trailer line at the start of `bytes`. Trailer fields are ignored, because no handler uses them.
     ///
     /// - Returns: its length with CR LF; 2 for the empty line that ends the message, `nil` if it is incomplete.
     private mutating func trailerLine(_ bytes: UnsafeRawBufferPointer) throws(RequestFailure) -> Int? {

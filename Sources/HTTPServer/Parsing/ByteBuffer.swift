@@ -36,6 +36,8 @@ struct ByteBuffer: ~Copyable {
         if capacity - tail < additional { makeRoom(additional) }
     }
 
+    /// Moves the readable bytes to the front if that makes enough room, and they fit into the consumed part. Otherwise
+    /// grows: moving many bytes for little room would soon be repeated.
     @inline(never)
     private mutating func makeRoom(_ additional: Int) {
         let count = tail - head
@@ -75,12 +77,14 @@ struct ByteBuffer: ~Copyable {
         return body(UnsafeMutableRawBufferPointer(start: storage + tail, count: capacity - tail))
     }
 
+    /// Makes bytes readable that were written into the free part.
     @inline(__always)
     mutating func commit(_ count: Int) {
         precondition(count >= 0 && count <= capacity - tail)
         tail += count
     }
 
+    /// Drops readable bytes from the start.
     @inline(__always)
     mutating func consume(_ count: Int) {
         precondition(count >= 0 && count <= tail - head)

@@ -1,10 +1,12 @@
-/// The header fields that decide where a message ends and whether its connection stays open (RFC 9112 §6 and §9).
+/// The header fields that decide where a message ends and whether its connection stays open (RFC 9112 §6 and §9). The
+/// parser passes each of them here, and asks for the result at the end of the header.
 struct FramingFields {
     private var contentLength: Int?
     private var isChunked = false
     private var asksToClose = false
     private var asksToKeepAlive = false
 
+    /// Parses the options of a `Connection` field. Options other than these two do not concern this server.
     mutating func parseConnection(_ value: UnsafeRawBufferPointer) {
         value.forEachListElement { option in
             if option.equalsIgnoringCase("close") { asksToClose = true }
@@ -12,6 +14,8 @@ struct FramingFields {
         }
     }
 
+    /// Accepts a decimal number without sign. A second field is refused, even with the same number: proxies may
+    /// disagree on which one counts.
     mutating func parseContentLength(_ value: UnsafeRawBufferPointer) throws(RequestFailure) {
         guard contentLength == nil else {
             throw RequestFailure(.badRequest, "a request must have at most one Content-Length field; got several")
@@ -74,6 +78,7 @@ struct FramingFields {
         return .fixed(contentLength)
     }
 
+    /// Whether the connection stays open after the response: by default in HTTP/1.1, on demand in HTTP/1.0.
     func keepsAlive(isVersion11: Bool) -> Bool {
         !asksToClose && (isVersion11 || asksToKeepAlive)
     }

@@ -91,7 +91,7 @@ public enum Method: UInt8, Sendable, CaseIterable {
         }
     }
 
-    /// Whether it only reads (RFC 9110 §9.2.1), so that pipelined requests behind it need not wait.
+    /// Whether the method only reads (RFC 9110 §9.2.1), so that pipelined requests behind the request need not wait.
     public var isSafe: Bool {
         switch self {
         case .get, .head, .options, .trace: true
@@ -118,6 +118,11 @@ public enum Method: UInt8, Sendable, CaseIterable {
 
 /// A `name: value` line of a header or of a chunked body's trailer (RFC 9112 §5).
 enum FieldLine {
+    /// Parses a line.
+    ///
+    /// - Parameters:
+    ///   - line: the position of the line without its CR LF.
+    ///   - bytes: what all positions refer to.
     static func parse(
         _ line: Range<Int>, _ bytes: UnsafeRawBufferPointer
     ) throws(RequestFailure) -> RequestHead.Field {
@@ -138,6 +143,9 @@ enum FieldLine {
         return RequestHead.Field(name: name, value: start..<end)
     }
 
+    /// Returns the error for a line that does not begin with a name and a colon.
+    ///
+    /// - Parameter position: the first byte that cannot belong to a name.
     private static func badName(
         _ line: Range<Int>, stoppedAt position: Int, _ bytes: UnsafeRawBufferPointer
     ) -> RequestFailure {

@@ -3,8 +3,8 @@ import Glibc
 /// Parses request heads strictly by RFC 9112. It refuses what a server may tolerate but attackers use to smuggle
 /// requests: bare CR or LF, folded lines, white space before a colon.
 ///
-/// Bytes may arrive in any pieces. `scanned` is the position up to which line ends were searched, so a head sent byte by
-/// byte costs no more than one sent at once.
+/// Bytes may arrive in any pieces. `scanned` is the position up to which line ends were searched, so a head sent byte
+/// by byte costs no more than one sent at once.
 package struct RequestHeadParser {
     /// Limit of the request line and all field lines in bytes.
     let maximumLength: Int
@@ -12,6 +12,7 @@ package struct RequestHeadParser {
     let maximumFields: Int
 
     private var scanned = 0
+    /// The position of the first line that has not been parsed.
     private var lineStart = 0
     /// The part of the head that has been parsed so far.
     package private(set) var head = RequestHead()
@@ -45,6 +46,7 @@ package struct RequestHeadParser {
     /// - Parameter bytes: all bytes so far, from the start of the head.
     /// - Returns: the complete head; `nil` if more bytes are needed.
     package mutating func parse(_ bytes: UnsafeRawBufferPointer) throws(RequestFailure) -> RequestHead? {
+        // Bytes of another protocol, such as TLS, may never have a line end to wait for.
         if !hasRequestLine, lineStart == 0, let first = bytes.first,
             first != ByteClass.carriageReturn, !ByteClass.isToken(first)
         {
@@ -75,6 +77,7 @@ package struct RequestHeadParser {
         return nil
     }
 
+    /// Returns the position of the next line end; `nil` if it has not arrived yet.
     private mutating func nextLineFeed(_ bytes: UnsafeRawBufferPointer) -> Int? {
         guard scanned < bytes.count, let base = bytes.baseAddress else { return nil }
         guard let found = memchr(base + scanned, Int32(ByteClass.lineFeed), bytes.count - scanned) else {
@@ -142,6 +145,7 @@ package struct RequestHeadParser {
         try interpret(field, bytes)
     }
 
+    /// Notes what a field means for the connection. Other fields are left to the handler.
     private mutating func interpret(
         _ field: RequestHead.Field, _ bytes: UnsafeRawBufferPointer
     ) throws(RequestFailure) {
@@ -180,6 +184,7 @@ package struct RequestHeadParser {
         }
     }
 
+    /// Completes the head after its empty line.
     private mutating func finish() throws(RequestFailure) {
         if head.isVersion11, hostCount == 0 {
             throw RequestFailure(.badRequest, "an HTTP/1.1 request must have a Host field")

@@ -1,6 +1,6 @@
 import Glibc
 
-/// The target of a request line (RFC 9112 §3.2).
+/// The target of a request line (RFC 9112 §3.2): a path with a query, `http://host/path`, or `*`.
 struct RequestTarget {
     private let text: UnsafeRawBufferPointer
     private let method: Method
@@ -10,8 +10,8 @@ struct RequestTarget {
         self.method = method
     }
 
-    /// Returns the positions of path and query. The path of `OPTIONS *` is `*`; that of `http://host` is empty, which means
-    /// `/`.
+    /// Returns the positions of path and query. The path of `OPTIONS *` is `*`; that of `http://host` is empty, which
+    /// means `/`.
     func pathAndQuery() throws(RequestFailure) -> (path: Range<Int>, query: Range<Int>) {
         try checkCharacters()
         if method == .connect {
@@ -70,7 +70,7 @@ struct RequestTarget {
     }
 }
 
-/// The target of a request that is part of another request's body.
+/// A request target that arrives in the body of another request, as in a batch of requests.
 public struct TargetText {
     /// The path, percent-encoded.
     public let path: String
@@ -93,7 +93,7 @@ public struct TargetText {
     }
 }
 
-/// The parameters of a query in the encoding of HTML forms.
+/// The parameters of a query in the encoding of HTML forms: `name=value` pairs, separated by `&`.
 enum QueryItems {
     /// Parses a query; `nil` if a name or a value is not UTF-8.
     static func parse(_ query: UnsafeRawBufferPointer) -> [(name: String, value: String)]? {
@@ -112,7 +112,9 @@ enum QueryItems {
 
 /// Percent-decoding (RFC 3986 §2.1) of a target that is known to be valid.
 package enum PercentDecoding {
-    /// Decodes a part of a target; `nil` if it is not UTF-8.
+    /// Decodes a part of a target; `nil` if the result is not UTF-8.
+    ///
+    /// - Parameter plusIsSpace: whether `+` stands for a space, as in the encoding of HTML forms.
     package static func decode(_ bytes: UnsafeRawBufferPointer, plusIsSpace: Bool = false) -> String? {
         let isPlain = !bytes.contains(ByteClass.percent) && !(plusIsSpace && bytes.contains(UInt8(ascii: "+")))
         if isPlain { return String(utf8: bytes) }
@@ -140,8 +142,8 @@ package enum PercentDecoding {
 }
 
 extension String {
-    /// Decodes UTF-8; `nil` if it is invalid. Decoding and comparing is several times faster than the standard library's
-    /// validation.
+    /// Decodes UTF-8; `nil` if it is invalid. Decoding and comparing is several times faster than the standard
+    /// library's validation.
     init?(utf8 bytes: UnsafeRawBufferPointer) {
         self.init(decoding: bytes, as: UTF8.self)
         // Decoding repairs invalid UTF-8, so the text differs from the bytes.

@@ -1,8 +1,15 @@
 public import Tracing
 
-/// The program that a server runs. Each event loop has its own instance and uses it only on its thread, so it needs no
-/// locks.
+/// The program that a server runs: its routes, and what the server calls around the handlers of these routes.
+///
+/// Each event loop has its own instance and uses it only on the loop's thread, so an application needs no locks.
+///
+/// ```
+/// each loop iteration   beginBatch → jobs and handlers → endBatch
+/// each response         fields, markers → (written) → requestCompleted
+/// ```
 public protocol Application: AnyObject {
+    /// The routes of the application. Read once, when the event loop starts.
     var router: Router { get }
 
     /// Whether the summaries for ``requestCompleted(_:)`` have the members that only an access log needs: target,
@@ -12,7 +19,8 @@ public protocol Application: AnyObject {
     /// Begins a span for each request; `nil` if nothing is traced.
     var tracer: Tracer? { get }
 
-    /// Called before the jobs and handlers of one loop iteration. All their requests have been received by then.
+    /// Called before the jobs and handlers of one loop iteration. All requests of the iteration have been received by
+    /// then.
     func beginBatch()
     /// Called after the handlers of one loop iteration, before their responses are sent.
     func endBatch()
@@ -26,18 +34,20 @@ public protocol Application: AnyObject {
     /// Whether the server calls ``fields(origin:route:)``.
     var readsOrigin: Bool { get }
 
-    /// Returns header fields that the response to a request gets in addition to its own, whatever it is.
+    /// Returns header fields that the server adds to every response to a request, also to errors. Meant for CORS.
     ///
     /// - Parameters:
-    ///   - origin: the `Origin` of the request, which names the site whose page sends it; `nil` if it has none, or if
-    ///     its head is incomplete or invalid and the beginning has none.
+    ///   - origin: the `Origin` of the request, the site whose page sends it; `nil` if the request has no such field,
+    ///     or if parsing failed or stopped before the field.
     ///   - route: the index of the matched route; `nil` if no route matched, or the head is incomplete or invalid.
     func fields(origin: String?, route: Int?) -> [(name: StaticString, value: String)]
 
-    /// The header field, in lower case, of requests whose responses get ``markers()``; `nil` if there are none.
+    /// The name of a request header field, in lower case. The server adds ``markers()`` to the response to each request
+    /// that has this field; `nil` if it adds them to none.
     var markedRequestField: StaticString? { get }
 
-    /// Returns header fields that the responses to such requests get in addition to their own, whatever they are.
+    /// Returns header fields that the server adds to every response to a request with ``markedRequestField``, also to
+    /// errors.
     func markers() -> [(name: StaticString, value: String)]
 
     /// Called after each response was written to the connection's output.
@@ -77,7 +87,7 @@ public struct RequestFailure: Error, Sendable, Equatable {
 
     /// Which path a refused request is for.
     public enum Location: Sendable, Equatable {
-        /// A path of the route table, as the index of a route; for 405 its method is not the request's.
+        /// A path of the route table, as the index of a route. For 405 that route has the path, but another method.
         case route(Int)
         /// A path that no route has, percent-encoded.
         case path(String)

@@ -4,10 +4,11 @@ internal import Synchronization
 /// often share one loop while another one is idle.
 final class ConnectionBalance: Sendable {
     private let workers = Mutex<[WorkerReference]>([])
+    /// The number of open connections over all loops.
     private let total = Atomic<Int>(0)
     private let isStopping = Atomic<Bool>(false)
 
-    /// - Parameter workers: those that may be given connections from now on.
+    /// Sets the workers that may be given connections from now on.
     func begin(among workers: [WorkerReference]) {
         self.workers.withLock { $0 = workers }
     }
@@ -27,6 +28,7 @@ final class ConnectionBalance: Sendable {
         return false
     }
 
+    /// Uncounts a connection that a worker has closed.
     func remove(from worker: Worker) {
         total.subtract(1, ordering: .relaxed)
         worker.load.subtract(1, ordering: .relaxed)
@@ -39,17 +41,18 @@ final class ConnectionBalance: Sendable {
     func choose(from worker: Worker) -> WorkerReference? {
         if let lighter = lighter(than: worker) {
             lighter.worker.load.add(1, ordering: .sequentiallyConsistent)
-            // A loop ends only after `stop` and with a load of 0. Either it sees this connection in its load, or we see
-            // here that it is stopping.
+            // A loop ends only after `stop` and with a load of 0. Either the other loop sees this connection in its
+            // load, or this check sees that the loops are stopping.
             if !isStopping.load(ordering: .sequentiallyConsistent) { return lighter }
             lighter.worker.load.subtract(1, ordering: .sequentiallyConsistent)
-            // It may be asleep, waiting for a load of 0.
+            // The other loop may be asleep, waiting for a load of 0.
             lighter.worker.loop.submit {}
         }
         worker.load.add(1, ordering: .relaxed)
         return nil
     }
 
+    /// Returns the worker with the fewest connections if the given worker has over 1/16 more; `nil` otherwise.
     private func lighter(than worker: Worker) -> WorkerReference? {
         let lightest = workers.withLock { workers in
             workers.min { $0.worker.load.load(ordering: .relaxed) < $1.worker.load.load(ordering: .relaxed) }

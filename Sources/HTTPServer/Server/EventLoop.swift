@@ -2,8 +2,20 @@ internal import CSystem
 import Glibc
 internal import Synchronization
 
-/// A thread that waits for sockets, deadlines and jobs of other threads. Other threads only use ``submit(_:)``;
-/// everything else is confined to the loop's thread.
+/// A thread that waits for sockets, deadlines and jobs of other threads. Other threads only use ``submit(_:)`` and
+/// ``coalescingWakeUps(_:)``; everything else is confined to the loop's thread.
+///
+/// The loop does not run by itself. A ``Worker`` repeats these steps on the loop's thread:
+///
+/// ```
+/// wait(atMost:now:)      until a socket is ready, a deadline has passed, or a job was submitted
+///                        (the worker receives bytes and parses requests)
+/// runJobs()              the jobs of other threads
+/// callWatches()          the closures of watched descriptors that are ready
+///                        (the worker calls handlers and sends responses)
+/// ```
+///
+/// Asynchronous work of ``start(_:)`` runs on the same thread: the loop is its task executor.
 public final class EventLoop: @unchecked Sendable {
     // Safe to share: what other threads use (jobs, wake-up descriptor) is guarded.
 
@@ -16,14 +28,17 @@ public final class EventLoop: @unchecked Sendable {
     private let hasJobs = Atomic<Bool>(false)
     private let isAsleep = Atomic<Bool>(false)
     private let wakeDescriptor: Int32
-    /// The watches of descriptors that belong to other modules, by token.
+    /// The watches of other modules' descriptors, by token.
     private var watches: [UInt64: Watch] = [:]
     /// The watches whose descriptors are ready in this iteration.
     private var ready: [Watch] = []
+    /// The number of the last watch. No number is used twice, so that a stale event cannot name a newer watch.
     private var lastWatch: UInt64 = 0
-    /// Whether a task runs at present, and the continuations of others that wait for it to be suspended.
+    /// Whether a task runs at present.
     private var isRunningTask = false
+    /// Tasks that are ready to continue once the running task is suspended.
     private var waitingTasks: [UnownedJob] = []
+    /// The loop's thread as `pthread_t`; 0 before ``adoptThread()``.
     private let thread = Atomic<UInt>(0)
 
     private struct JobQueue {
@@ -32,7 +47,7 @@ public final class EventLoop: @unchecked Sendable {
     }
 
     static let wakeToken = UInt64.max
-    /// Tokens of watches have this bit and those of connections do not. A number is never used twice.
+    /// Tokens of watches have this bit; tokens of connections do not.
     private static let watchBit: UInt64 = 1 << 63
 
     package init(index: Int) throws(SystemError) {
@@ -59,8 +74,8 @@ public final class EventLoop: @unchecked Sendable {
 
     // MARK: Jobs
 
-    /// Schedules work on the loop's thread, in FIFO order. It runs in a batch of the application, before the handlers of
-    /// requests that arrive later.
+    /// Schedules work on the loop's thread, in FIFO order. The work runs in a batch of the application, before the
+    /// handlers of requests that arrive later.
     ///
     /// - Returns: `false` if the loop has ended, so the work will not run.
     @discardableResult
@@ -102,6 +117,9 @@ public final class EventLoop: @unchecked Sendable {
         }
     }
 
+    /// Removes and returns the submitted jobs.
+    ///
+    /// - Parameter closingIfEmpty: whether to refuse further jobs if there are none.
     private func takeJobs(closingIfEmpty: Bool = false) -> [@Sendable () -> Void] {
         queue.withLock { queue in
             if closingIfEmpty, queue.jobs.isEmpty { queue.isClosed = true }
@@ -112,8 +130,8 @@ public final class EventLoop: @unchecked Sendable {
 
     // MARK: Tasks
 
-    /// Begins asynchronous work at once. To be called on the loop's thread, to which the work always returns: what it
-    /// awaits may complete on any thread.
+    /// Begins asynchronous work at once. Call it on the loop's thread. The work runs on that thread only, whatever
+    /// thread completes the operations that it awaits.
     @discardableResult
     public func start(_ work: @escaping () async -> Void) -> Task<Void, Never> {
         // Safe: the loop executes the task, on its thread only.
@@ -121,7 +139,8 @@ public final class EventLoop: @unchecked Sendable {
         return runTask { Task.immediate(executorPreference: self) { await work() } }
     }
 
-    /// Runs a part of a task, and then those that became ready meanwhile: one task must not run within another.
+    /// Runs a task until it is suspended, and then the tasks that became ready meanwhile. They wait, because one task
+    /// must not run within another.
     private func runTask<Result>(_ run: () -> Result) -> Result {
         guard !isRunningTask else { return run() }
         isRunningTask = true
@@ -135,13 +154,13 @@ public final class EventLoop: @unchecked Sendable {
         return result
     }
 
-    // MARK: Descriptors of others
+    // MARK: Watched descriptors
 
-    /// Watches a descriptor of the loop's owner, such as the socket of a database. To be called on the loop's thread.
+    /// Watches a descriptor that another module owns, such as the socket of a database. Call it on the loop's thread.
     ///
-    /// - Parameter ready: called when the descriptor is readable or has failed and, if asked for, when it is writable:
-    ///   within a batch of the application, again and again until the cause is gone.
-    /// - Returns: a watch of a duplicate of the descriptor, so that its owner may close it at any time.
+    /// - Parameter ready: called in each batch of the application in which the descriptor is readable, has failed, or,
+    ///   with ``Watch/awaitsWriting``, is writable.
+    /// - Returns: a watch of a duplicate of the descriptor, so that the owner may close the descriptor at any time.
     public func watch(
         descriptor: Int32, _ ready: @escaping () -> Void
     ) throws(SystemError) -> Watch {
@@ -159,7 +178,7 @@ public final class EventLoop: @unchecked Sendable {
         return watch
     }
 
-    /// Notes that a watched descriptor is ready. The event may be a stale one, of a watch that was cancelled since.
+    /// Notes that a watched descriptor is ready. Ignores a stale event of a watch that was cancelled.
     func noteReady(_ token: UInt64) {
         if let watch = watches[token] { ready.append(watch) }
     }
@@ -189,6 +208,7 @@ public final class EventLoop: @unchecked Sendable {
         var milliseconds = limit
         if let next = deadlines.next {
             let remaining = next > now ? (next - now) / 1_000_000 + 1 : 0
+            // Far below the limit of the system call. Waking without an event does no harm.
             let capped = Int32(clamping: min(remaining, 60_000))
             milliseconds = limit < 0 ? capped : min(limit, capped)
         }
@@ -199,11 +219,11 @@ public final class EventLoop: @unchecked Sendable {
         return try selector.wait(milliseconds: milliseconds)
     }
 
-    /// Waits for jobs and watched descriptors, and runs the work; for tests that drive the loop themselves.
+    /// Waits for jobs and watched descriptors, and runs the work. For tests, which drive a loop without a ``Worker``.
     ///
     /// - Parameters:
     ///   - limit: the longest wait in milliseconds.
-    ///   - application: whose batch the work belongs to.
+    ///   - application: the application in whose batch the work runs.
     package func runWork(waitingAtMost limit: Int32, in application: any Application) throws(SystemError) {
         let count = try wait(atMost: limit, now: SystemCall.monotonicNanoseconds())
         for index in 0..<count {
@@ -229,10 +249,12 @@ public final class EventLoop: @unchecked Sendable {
     }
 }
 
-/// An event loop runs the tasks that it has begun.
+/// The loop executes the tasks of ``start(_:)``.
 extension EventLoop: TaskExecutor {
-    /// Continues a task whose wait is over: at once on the loop's thread, unless another task runs, and otherwise as a
-    /// job. If the loop has ended, the task stays suspended for ever.
+    /// Continues a task that is no longer suspended.
+    ///
+    /// On the loop's thread the task continues at once, or after the running task. From another thread it continues as
+    /// a job; if the loop has ended, it never continues.
     public func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
         guard isCurrent else {
@@ -278,7 +300,7 @@ extension EventLoop {
             ready?()
         }
 
-        /// Ends the watch. Nobody is called any more, even if an event is on its way.
+        /// Ends the watch. The closure is not called any more, even if an event is pending.
         public func cancel() {
             guard ready != nil else { return }
             ready = nil
@@ -303,15 +325,16 @@ private final class PendingWakeUps {
         return key
     }()
 
-    /// The current thread's. `coalescingWakeUps` keeps the object alive while it is set.
+    /// The object of the current thread. `coalescingWakeUps` keeps it alive while it is set.
     static var current: PendingWakeUps? {
         get { pthread_getspecific(key).map { Unmanaged<PendingWakeUps>.fromOpaque($0).takeUnretainedValue() } }
         set { pthread_setspecific(key, newValue.map { Unmanaged.passUnretained($0).toOpaque() }) }
     }
 }
 
-/// The deadlines of connections in a binary heap, nearest first. A connection whose deadline moves away keeps its
-/// entry and checks again when that expires, so a request on an open connection costs nothing here.
+/// The deadlines of connections in a binary heap, nearest first. A connection whose deadline moves further away keeps
+/// its entry and schedules the new deadline when the entry expires, so a request on an open connection costs nothing
+/// here.
 ///
 /// Written by hand: with `Heap` of swift-collections it is 20 lines shorter, and a clean build 20 seconds longer.
 struct DeadlineQueue {
@@ -323,6 +346,7 @@ struct DeadlineQueue {
 
     private var heap: [Entry] = []
 
+    /// The nearest deadline.
     var next: UInt64? { heap.first?.time }
 
     mutating func insert(_ entry: Entry) {

@@ -4,6 +4,9 @@ internal import Synchronization
 
 /// An HTTP/1.1 server: one event loop per core, each on its own thread, with its own listening socket and its own
 /// instance of the application.
+///
+/// A ``Worker`` runs each loop. Workers share only the ``ConnectionBalance``; other threads reach a worker only by
+/// submitting jobs to its loop.
 public final class HTTPServer: Sendable {
     /// The address that the server listens on.
     public let address: SocketAddress
@@ -25,11 +28,11 @@ public final class HTTPServer: Sendable {
         let listeners = try Self.listen(configuration, count: prepared.count)
         address = try listeners[0].address()
         let balance = balance
-        let references = zip(prepared, listeners).map { prepared, listener in
+        let references = zip(prepared, listeners).map { part, listener in
             WorkerReference(
                 worker: Worker(
-                    loop: prepared.loop, listener: listener, configuration: configuration, balance: balance,
-                    application: prepared.application))
+                    loop: part.loop, listener: listener, configuration: configuration, balance: balance,
+                    application: part.application))
         }
         balance.begin(among: references)
         workers = Mutex(references)
@@ -55,6 +58,7 @@ public final class HTTPServer: Sendable {
         return listeners
     }
 
+    /// Runs a worker on a thread of its own until it is drained.
     private func start(_ reference: WorkerReference) {
         let queue = DispatchQueue(label: "event-loop-\(reference.worker.loop.index)", qos: .userInitiated)
         queue.async(group: finished) {
@@ -106,7 +110,8 @@ public final class HTTPServer: Sendable {
     }
 }
 
-/// A worker as other threads refer to it. Safe: they only submit jobs to its loop, which use the worker there.
+/// A reference to a worker that other threads may hold. Safe: they only submit jobs to the worker's loop, and the jobs
+/// use the worker on the loop's thread.
 struct WorkerReference: @unchecked Sendable {
     let worker: Worker
 }

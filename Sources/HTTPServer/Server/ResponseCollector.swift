@@ -1,4 +1,8 @@
-/// Collects the response to a request that has no connection. Confined to its event loop's thread.
+/// Collects the response to a request that does not come from a connection, such as a call of one handler by another.
+/// Confined to its event loop's thread.
+///
+/// ``Application/respond(to:on:limits:completion:)`` creates it, and gives it to the handler in place of a connection:
+/// the handler sends its response to the collector, and the collector calls the completion.
 public final class ResponseCollector {
     public let loop: EventLoop
     private let request: PendingRequest
@@ -6,6 +10,7 @@ public final class ResponseCollector {
     private let completion: (CollectedResponse) -> Void
     /// The streamed response, until it ends.
     private var streaming: Response?
+    /// The pieces of the streamed response so far.
     private var body: [UInt8] = []
     /// Whether the head of the streamed response would have been sent.
     private var hasBegun = false
@@ -27,7 +32,7 @@ public final class ResponseCollector {
         self.completion = completion
     }
 
-    /// Gives up the request as a closed connection does: the completion will not be called.
+    /// Gives up the request, as a closed connection does. The completion will not be called.
     public func close() {
         guard !isClosed else { return }
         isClosed = true
@@ -61,11 +66,13 @@ public final class ResponseCollector {
 
     // MARK: Streams
 
+    /// Lets the streamed response produce its next piece.
     private func pull() {
         guard !isClosed, case .stream(let source)? = streaming?.body else { return }
         source.produce(StreamWriter(target: self, sequence: 0))
     }
 
+    /// Passes a request body to its receiver, in pieces.
     fileprivate func receive(_ body: [UInt8], with receiver: any BodyReceiver) {
         upload = (receiver, body[...])
         resumeReading()
@@ -130,7 +137,7 @@ extension ResponseCollector: ResponseTarget {
 
 @available(*, unavailable) extension ResponseCollector: Sendable {}
 
-/// A request that did not arrive over a connection.
+/// A request that does not come from a connection.
 public struct LocalRequest: Sendable {
     public var method: String
     /// Path and query, percent-encoded.
@@ -178,8 +185,8 @@ public struct CollectedResponse: Sendable {
 }
 
 extension Application {
-    /// Handles a request without a connection, on the loop's thread. Of the limits only that of a buffered body applies.
-    /// The request is not reported to ``requestCompleted(_:)``.
+    /// Handles a request without a connection, on the loop's thread. Of the limits only that of a buffered body
+    /// applies. The request is not reported to ``requestCompleted(_:)``.
     ///
     /// - Parameter completion: called once on the loop's thread, before this method returns or later.
     /// - Returns: the collector, to give up the request.
@@ -208,6 +215,7 @@ extension Application {
         }
     }
 
+    /// Finds the route of a parsed request and calls its handler.
     private func respond(
         to local: LocalRequest, _ head: RequestHead, _ bytes: UnsafeRawBufferPointer, on loop: EventLoop,
         _ limits: Limits, _ completion: @escaping (CollectedResponse) -> Void

@@ -1,4 +1,5 @@
 extension HTTPServer {
+    /// Where a server listens, how many event loops it has, and its ``Limits``.
     public struct Configuration: Sendable {
         /// The address to listen on, as `HOST:PORT`; with port 0 the kernel chooses one.
         public var address = "127.0.0.1:8080"
@@ -14,7 +15,8 @@ extension HTTPServer {
     }
 }
 
-/// The limits that protect the server from its peers. In parentheses: the status of the response beyond the limit.
+/// The limits that protect the server from its peers. The number in parentheses is the status of the response to a
+/// request that exceeds the limit.
 public struct Limits: Sendable {
     /// Bytes of the request line and the header fields together (414, 431).
     public var headerBytes = 16 * 1024
@@ -24,10 +26,10 @@ public struct Limits: Sendable {
     public var bodyBytes = 1024 * 1024
     /// Bytes of incomplete bodies over all connections (503); each event loop has an equal share.
     public var unfinishedBodyBytes = 64 * 1024 * 1024
-    /// Requests per connection that may wait for their responses; further ones stay unread.
+    /// Pipelined requests per connection that may wait for their responses; further requests stay unread.
     public var pipelinedRequests = 64
-    /// Bytes of unsent responses per connection, beyond which its next requests stay unread. One response may be
-    /// larger.
+    /// Bytes of unsent responses per connection; beyond it, the connection's next requests stay unread. A single
+    /// response may be larger.
     public var bufferedOutputBytes = 256 * 1024
     /// Open connections over all event loops (503 and close).
     public var connections = 10_000
@@ -41,8 +43,8 @@ public struct Limits: Sendable {
     public var writeSeconds: Double = 30
     /// Seconds that a handler may take to respond; after that the connection is closed.
     public var responseSeconds: Double = 60
-    /// Seconds that one loop iteration may take. After a longer one, the requests that arrived meanwhile are refused
-    /// (503).
+    /// Seconds that one loop iteration may take. After a longer iteration the loop is overloaded: the requests that
+    /// arrived during it are refused (503).
     public var loopDelaySeconds: Double = 2
 
     public init() {}

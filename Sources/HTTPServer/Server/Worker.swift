@@ -2,9 +2,14 @@ import Glibc
 internal import Synchronization
 import Tracing
 
-/// One event loop with its listening socket, its connections and its application. Each iteration receives what has
-/// arrived, runs the jobs of other threads, calls the handlers, and sends the responses, in this order. So a handler
-/// sees every write that was acknowledged before its request was received.
+/// One event loop with its listening socket, its connections and its application. Confined to the loop's thread, except
+/// for ``load``.
+///
+/// Each iteration receives what has arrived, runs the jobs of other threads, calls the handlers, and sends the
+/// responses, in this order. So a handler sees every write that was acknowledged before its request was received.
+///
+/// An event or a deadline names its connection by a token: the connection's generation in the upper 32 bits, and its
+/// descriptor in the lower ones.
 final class Worker {
     let loop: EventLoop
     let configuration: HTTPServer.Configuration
@@ -19,32 +24,41 @@ final class Worker {
     var receiveBuffer = ByteBuffer(capacity: 64 * 1024)
     /// Bytes that the connections hold of incomplete bodies.
     var unfinishedBodyBytes = 0
-    /// Connections that this worker serves or is about to be given.
+    /// The number of connections that this worker serves or is about to be given. Other threads read and change it.
     let load = Atomic<Int>(0)
 
     private let listener: ListeningSocket
     private let balance: ConnectionBalance
+    /// The open connections by descriptor.
     private var connections: [Int32: Connection] = [:]
+    /// The generation of the last connection. It distinguishes connections whose descriptors are the same.
     private var generation: UInt32 = 0
     /// The connections to serve in this iteration.
     private var active: [Connection] = []
     private var dateCache = DateCache()
+    /// The number of request ids that this worker has generated.
     private var requests: UInt64 = 0
-    /// Responses written in this iteration, except by jobs.
+    /// The number of responses that handlers and watched descriptors have written in this iteration; jobs do not count.
     private var responses = 0
-    /// When the last response was written.
+    /// When the last response was written, in monotonic nanoseconds.
     private var lastResponse: UInt64 = 0
     /// Whether the previous iteration took so long that the requests which arrived meanwhile are refused.
     private(set) var isBehind = false
+    /// ``Limits/loopDelaySeconds`` in nanoseconds.
     private let longestIteration: UInt64
+    /// This worker's share of ``Limits/unfinishedBodyBytes``.
     private let mostUnfinishedBodyBytes: Int
+    /// Distinguishes the request ids of this worker from those of others.
     private let idPrefix = UInt32.random(in: 1...UInt32.max)
     private var isAccepting = true
     private var isDraining = false
     private var drainDeadline = UInt64.max
 
     private static let listenerToken = UInt64.max - 1
-    private static let acceptToken = UInt64.max - 2
+    /// The token of the worker's own deadlines: the end of a pause in accepting, and the end of draining.
+    private static let deadlineToken = UInt64.max - 2
+    /// Generations end here, because the token's highest bit marks the watches of the loop.
+    private static let lastGeneration: UInt32 = 0x7FFF_FFFF
     /// Connections accepted in one iteration, so that open ones are served in between.
     private static let acceptsPerIteration = 64
     /// How long accepting pauses after an error, in nanoseconds.
@@ -85,6 +99,7 @@ final class Worker {
 
     private func runIteration() throws(SystemError) {
         let count = try loop.wait(atMost: active.isEmpty ? -1 : 0, now: now)
+        // `now` is still the start of the previous iteration.
         isBehind = lastResponse > now && lastResponse - now > longestIteration
         now = SystemCall.monotonicNanoseconds()
         dateCache.refresh()
@@ -107,7 +122,8 @@ final class Worker {
         }
     }
 
-    /// Runs the work of other threads and of descriptors, then the handlers, all in one batch of the application.
+    /// Runs the jobs of other threads, the closures of watched descriptors, and then the handlers, all in one batch of
+    /// the application. Sends the responses at the end.
     private func serve() {
         guard !active.isEmpty || loop.hasWork else { return }
         application.beginBatch()
@@ -123,8 +139,8 @@ final class Worker {
             connection.flush()
         }
         // A loop that always finds work would keep its core until the kernel's next tick, milliseconds later, although
-        // other threads wait for it. A loop whose requests all wait for a commit of another thread, which reports it by a
-        // job, goes to sleep anyway.
+        // other threads wait for the core. A loop whose requests all wait for the job in which another
+        // thread reports its commit goes to sleep anyway.
         if responses > 0 { sched_yield() }
     }
 
@@ -137,7 +153,7 @@ final class Worker {
 
     private func handleDeadlines() {
         while let entry = loop.deadlines.popExpired(now: now) {
-            if entry.token == Self.acceptToken {
+            if entry.token == Self.deadlineToken {
                 resumeAccepting()
             } else {
                 connection(entry.token)?.deadlinePassed(entry.time)
@@ -188,6 +204,7 @@ final class Worker {
 
     // MARK: Connections
 
+    /// Returns the connection with a token; `nil` if it is closed, so that the event is stale.
     private func connection(_ token: UInt64) -> Connection? {
         guard let connection = connections[Int32(truncatingIfNeeded: token)], connection.token == token else {
             return nil
@@ -220,6 +237,7 @@ final class Worker {
         chosen.worker.loop.submit { chosen.worker.admit(socket, peer) }
     }
 
+    /// Responds with 503 and closes the socket.
     private func refuse(_ socket: Socket) {
         let request = PendingRequest(
             refused: nextRequestID(), at: now, fields: application.fields(origin: nil, route: nil))
@@ -230,8 +248,9 @@ final class Worker {
         socket.refuse(with: &output)
     }
 
+    /// Begins to serve a connection that the balance has counted for this worker.
     private func admit(_ socket: Socket, _ peer: IPAddress) {
-        generation = generation == 0x7FFF_FFFF ? 0 : generation + 1
+        generation = generation == Self.lastGeneration ? 0 : generation + 1
         let token = UInt64(generation) << 32 | UInt64(UInt32(bitPattern: socket.descriptor))
         let connection = Connection(socket: socket, peer: peer, worker: self, token: token)
         do throws(SystemError) {
@@ -261,7 +280,7 @@ final class Worker {
         isAccepting = false
         try? loop.selector.modify(
             listener.socket.descriptor, token: Self.listenerToken, reading: false, writing: false)
-        loop.deadlines.insert(.init(time: now &+ Self.acceptPause, token: Self.acceptToken))
+        loop.deadlines.insert(.init(time: now &+ Self.acceptPause, token: Self.deadlineToken))
     }
 
     private func resumeAccepting() {
@@ -277,14 +296,14 @@ final class Worker {
     /// - Parameter deadline: monotonic nanoseconds at which connections that are still open are closed.
     func drain(until deadline: UInt64) {
         guard !isDraining else { return }
-        // Connections that the kernel has established already are served, too.
+        // Serve the connections that the kernel has already established.
         accept(atMost: Int(max(0, configuration.backlog)))
         isDraining = true
         isAccepting = false
         drainDeadline = deadline
         // Closing the descriptor also removes it from the selector.
         listener.socket.close()
-        loop.deadlines.insert(.init(time: deadline, token: Self.acceptToken))
+        loop.deadlines.insert(.init(time: deadline, token: Self.deadlineToken))
         for connection in connections.values { connection.drain() }
     }
 

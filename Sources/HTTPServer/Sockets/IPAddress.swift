@@ -13,12 +13,8 @@ public struct IPAddress: Sendable, Hashable {
     public static let unspecified = IPAddress(in6_addr())
 
     private init(_ bytes: in6_addr) {
-        (high, low) = withUnsafeBytes(of: bytes) {
-            (
-                UInt64(bigEndian: $0.loadUnaligned(fromByteOffset: 0, as: UInt64.self)),
-                UInt64(bigEndian: $0.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
-            )
-        }
+        high = withUnsafeBytes(of: bytes) { UInt64(bigEndian: $0.loadUnaligned(fromByteOffset: 0, as: UInt64.self)) }
+        low = withUnsafeBytes(of: bytes) { UInt64(bigEndian: $0.loadUnaligned(fromByteOffset: 8, as: UInt64.self)) }
     }
 
     private init(_ bytes: in_addr) {
@@ -71,6 +67,7 @@ public struct AddressRange: Sendable, Equatable {
     /// The prefix length out of 128 bits; IPv4 addresses have 96 bits before their own.
     private let length: Int
 
+    /// Parses `10.0.0.0/8`, `2001:db8::/32` or a single address. The bits beyond the prefix length do not matter.
     public init?(_ text: some StringProtocol) {
         let parts = text.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
         guard let address = parts.first.flatMap({ IPAddress($0) }) else { return nil }
@@ -86,7 +83,7 @@ public struct AddressRange: Sendable, Equatable {
         self.length = length
     }
 
-    /// IPv4 addresses are in IPv4 ranges only: `::/0` contains none.
+    /// Whether an address is in the range. IPv4 addresses are in IPv4 ranges only: `::/0` contains none.
     public func contains(_ address: IPAddress) -> Bool {
         guard address.isIPv4 == first.isIPv4 else { return false }
         // Shifting by 64 bits gives an empty mask.
@@ -120,7 +117,7 @@ public struct TrustedProxies: Sendable, Equatable {
         return client
     }
 
-    /// Parses an element; some proxies append a port: `192.0.2.1:4711`, `[2001:db8::1]:4711`.
+    /// Parses an element of `X-Forwarded-For`. Some proxies append a port: `192.0.2.1:4711`, `[2001:db8::1]:4711`.
     private static func address(_ element: Substring) -> IPAddress? {
         var text = element.drop { $0 == " " || $0 == "\t" }
         while text.last == " " || text.last == "\t" { text.removeLast() }

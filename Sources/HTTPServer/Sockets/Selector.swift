@@ -1,8 +1,8 @@
 internal import CSystem
 import Glibc
 
-/// An epoll instance. Events carry a token, so that a stale event is not mistaken for one of a newer connection with the
-/// same descriptor.
+/// An epoll instance (epoll(7)). Each descriptor is added with a token, which its events carry, so that a stale event
+/// is not mistaken for one of a newer connection with the same descriptor.
 struct Selector {
     struct Event {
         let token: UInt64
@@ -55,12 +55,14 @@ struct Selector {
             result = buffer.withUnsafeMutableBufferPointer {
                 csystem_epoll_wait(descriptor, $0.baseAddress, Int32($0.count), milliseconds)
             }
+            // Only a wait without a limit is repeated: a repeated limited one could exceed its limit.
         } while result < 0 && errno == EINTR && milliseconds < 0
         if result < 0, errno == EINTR { return 0 }
         guard result >= 0 else { throw SystemError(call: "epoll_wait", code: errno) }
         return Int(result)
     }
 
+    /// Returns an event of the last ``wait(milliseconds:)``.
     @inline(__always)
     func event(_ index: Int) -> Event {
         let bits = buffer[index].events

@@ -5,6 +5,13 @@ import Glibc
 struct Socket {
     let descriptor: Int32
 
+    /// The most bytes that one system call receives into the shared buffer.
+    private static let sharedReceiveBytes = 64 * 1024
+    /// The least room that is made for a body before a system call receives more of it.
+    private static let minimumBodyRoom = 16 * 1024
+    /// The most bytes of a body that one system call receives.
+    private static let bodyReceiveBytes = 256 * 1024
+
     /// Receives what has arrived.
     ///
     /// Small requests on many connections share one buffer: an empty input is received through `shared` and gets only
@@ -15,10 +22,10 @@ struct Socket {
         -> SystemCall.Outcome
     {
         guard input.isEmpty else {
-            input.reserve(max(16 * 1024, min(input.count, 256 * 1024)))
-            return try receive(into: &input, atMost: 256 * 1024)
+            input.reserve(max(Self.minimumBodyRoom, min(input.count, Self.bodyReceiveBytes)))
+            return try receive(into: &input, atMost: Self.bodyReceiveBytes)
         }
-        let outcome = try receive(into: &shared, atMost: 64 * 1024)
+        let outcome = try receive(into: &shared, atMost: Self.sharedReceiveBytes)
         input.append(shared.readableBytes)
         shared.consume(shared.count)
         return outcome
@@ -49,6 +56,9 @@ struct Socket {
         return .done(sent)
     }
 
+    /// Sends as much as one system call can.
+    ///
+    /// - Returns: the outcome, and the number of bytes that were offered to the kernel.
     private func sendNextPieces(
         _ output: borrowing OutputQueue
     ) throws(SystemError) -> (outcome: SystemCall.Outcome, offered: Int) {
@@ -77,7 +87,7 @@ struct Socket {
         }
     }
 
-    /// Closes a connection for which there is no room, after a response if the kernel takes it at once.
+    /// Closes a connection for which there is no room. Sends the response first, as far as the kernel takes it at once.
     func refuse(with response: inout OutputQueue) {
         _ = try? send(&response)
         finishSending()
@@ -109,20 +119,6 @@ struct Socket {
 struct ListeningSocket {
     let socket: Socket
 
-    private static func bound(to address: SocketAddress, shared: Bool) throws(SystemError) -> Socket {
-        let descriptor = try SystemCall.check("socket") { csystem_stream_socket(address.family) }
-        let socket = Socket(descriptor: descriptor)
-        do throws(SystemError) {
-            try socket.set(SOL_SOCKET, SO_REUSEADDR, to: 1)
-            if shared { try socket.set(SOL_SOCKET, SO_REUSEPORT, to: 1) }
-            try SystemCall.check("bind") { address.withSockaddr { Glibc.bind(descriptor, $0, $1) } }
-        } catch {
-            socket.close()
-            throw error
-        }
-        return socket
-    }
-
     init(sharing address: SocketAddress, backlog: Int32) throws(SystemError) {
         let socket = try Self.bound(to: address, shared: true)
         do throws(SystemError) {
@@ -138,6 +134,23 @@ struct ListeningSocket {
     /// mistake would each get half of the requests.
     static func requireFree(_ address: SocketAddress) throws(SystemError) {
         try bound(to: address, shared: false).close()
+    }
+
+    /// Returns a socket that is bound to an address.
+    ///
+    /// - Parameter shared: whether other sockets of this host may be bound to the same address.
+    private static func bound(to address: SocketAddress, shared: Bool) throws(SystemError) -> Socket {
+        let descriptor = try SystemCall.check("socket") { csystem_stream_socket(address.family) }
+        let socket = Socket(descriptor: descriptor)
+        do throws(SystemError) {
+            try socket.set(SOL_SOCKET, SO_REUSEADDR, to: 1)
+            if shared { try socket.set(SOL_SOCKET, SO_REUSEPORT, to: 1) }
+            try SystemCall.check("bind") { address.withSockaddr { Glibc.bind(descriptor, $0, $1) } }
+        } catch {
+            socket.close()
+            throw error
+        }
+        return socket
     }
 
     /// Returns the bound address, with the port that the kernel chose.

@@ -2,7 +2,11 @@ import Dispatch
 import Storage
 import Synchronization
 
-/// The state of the servers in a store's connection string, shared by all connections of the store.
+/// What is known of the servers in a store's connection string, shared by all connections of the store.
+///
+/// Each ``HostWatch`` and each new connection notes what it finds. Connections ask which server to try first, whether
+/// their server was replaced by another primary, and what their backend does while a response is late. A server is
+/// named by its index in the connection string (`host`).
 final class Cluster: Sendable {
     /// The position of a server in the history of its cluster. A promoted standby begins a timeline with a greater
     /// number. So a primary with a lower number has been replaced: its data may be stale, and its commits are lost.
@@ -37,11 +41,14 @@ final class Cluster: Sendable {
     }
 
     private struct State {
+        /// The cluster that ``newest`` refers to.
         var systemID: String?
+        /// The host of the last successful connection.
         var lastGood = 0
         /// When a connection to each host was last lost or refused; no entry if a connection was made since. All times
         /// are in monotonic nanoseconds.
         var failedAt: [Int: UInt64] = [:]
+        /// The role of each host, and when it was found.
         var findings: [Int: (what: Finding, at: UInt64)] = [:]
         /// The backends of each host, and when the query for them was sent.
         var backends: [Int: (found: Backends, askedAt: UInt64)] = [:]
@@ -51,8 +58,11 @@ final class Cluster: Sendable {
     /// The greatest timeline number that was seen; 0 if none was.
     private let newest = Atomic<Int>(0)
     private let synchronous = Atomic<Bool>(false)
+    /// See ``parkedConnections``.
     private let parked = Atomic<Int>(0)
+    /// The number of connections whose response is late.
     private let late = Atomic<Int>(0)
+    /// See ``reconnects``.
     private let reconnections = Atomic<Int>(0)
 
     /// Whether commits wait for a standby, as the primary last reported.
@@ -61,7 +71,7 @@ final class Cluster: Sendable {
     /// The number of connections whose backends have not confirmed a commit in time.
     var parkedConnections: Int { parked.load(ordering: .relaxed) }
 
-    /// Whether a connection waits for a response for so long that it may have been cut.
+    /// Whether a connection has waited for a response for so long that the connection may have been cut.
     var hasLateConnections: Bool { parkedConnections > 0 || late.load(ordering: .relaxed) > 0 }
 
     func didBecomeLate() {
@@ -117,14 +127,15 @@ final class Cluster: Sendable {
 
     // MARK: Hosts
 
-    /// Returns the indices of the hosts in the order in which to try them: first the host of the last connection,
-    /// unless it has failed since; then known primaries; last the hosts that are known to be unreachable or replaced.
+    /// Returns the hosts in the order in which to try them: first the host of the last connection, unless it has failed
+    /// since; then known primaries; last the hosts that are known to be unreachable or replaced.
     func order(of hosts: Int) -> [Int] {
         let known = state.withLock { $0 }
         let ranks = (0..<hosts).map { rank($0, known) }
         return (0..<hosts).sorted { (ranks[$0], $0) < (ranks[$1], $1) }
     }
 
+    /// Returns the rank of a host; the lowest is tried first.
     private func rank(_ host: Int, _ known: State) -> Int {
         let failedAt = known.failedAt[host]
         guard let finding = known.findings[host], finding.at > failedAt ?? 0 else {
@@ -169,6 +180,8 @@ final class Cluster: Sendable {
         state.withLock { $0.backends[host] = (backends, askedAt) }
     }
 
+    /// Returns what a backend does that has not responded in time, as far as is known.
+    ///
     /// - Parameters:
     ///   - backend: the process id of the backend; `nil` behind a pooler, which hides it.
     ///   - time: when the response was found to be late, in monotonic nanoseconds. Only later findings count.

@@ -5,9 +5,9 @@ import Synchronization
 /// Asks each server of the connection string at intervals for its timeline, whether commits wait for a standby, and,
 /// while responses are late, which backends are busy.
 ///
-/// It has connections of its own for two reasons. A process whose connections are all idle would not notice that
-/// another server became the primary, and would read stale data from the former primary when that returns. And
-/// connections that were lost without an error would be noticed only after the time-out of a statement.
+/// It has connections of its own for two reasons. First, a process whose connections are all idle would not notice that
+/// another server became the primary, and would read stale data from the former primary once that is back. Second, a
+/// connection that was cut without an error would be noticed only after the time-out of a statement.
 final class ClusterWatch: Sendable {
     private let hosts: [HostWatch]
 
@@ -27,18 +27,23 @@ final class ClusterWatch: Sendable {
     }
 }
 
-/// Asks one server.
+/// Asks one server, and notes the answers in the ``Cluster``.
 private final class HostWatch: @unchecked Sendable {
     // Safe: mutable state is used on the queue only.
     private let configuration: PostgreSQLConfiguration
     private let host: ConnectionString.Host
+    /// The index of the server in the connection string.
     private let number: Int
+    /// Whether the connection string has only this server.
     private let isOnly: Bool
     private let queue: DispatchQueue
     private let timer: any DispatchSourceTimer
+    /// Left when the server was asked for the first time.
     private let first = DispatchGroup()
     private var isFirst = true
+    /// How long an answer may take, in seconds.
     private static let patience = Connector.watchPatience
+    /// `nil` while there is no connection.
     private var handle: Handle?
 
     init(_ configuration: PostgreSQLConfiguration, _ host: ConnectionString.Host, number: Int, isOnly: Bool) {

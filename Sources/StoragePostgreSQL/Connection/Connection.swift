@@ -5,8 +5,14 @@ import Storage
 /// A connection to the database server that belongs to one executor. It never blocks: it sends exchanges in libpq's
 /// pipeline mode, one after the other. After a failure it reconnects when it is next needed.
 ///
-/// While a commit waits for a lost standby, the connection is parked, and refuses exchanges: a new one in its place would
-/// soon wait as well, until the server has no connections left.
+/// ```
+/// run → waiting → sendNext: connect, or send        one exchange is in progress at a time
+///       ready → receive → take … finish             results arrive; the Sync ends the exchange
+///       tick: overdue and silent exchanges          lose: closes the connection; park: keeps it
+/// ```
+///
+/// While a commit waits for a lost standby, the connection is parked, and refuses exchanges. A new connection in its
+/// place would soon wait as well, until the server has no connections left.
 final class Connection: @unchecked Sendable {
     // Safe: used on its executor only.
 
@@ -18,7 +24,7 @@ final class Connection: @unchecked Sendable {
         let queries: [SQLQuery]
         /// Monotonic nanoseconds.
         let deadline: UInt64
-        /// Whether it has nothing to commit.
+        /// Whether it has nothing to commit, so that it never waits for a standby.
         var onlyReads = false
         let completion: Completion
 
@@ -51,28 +57,39 @@ final class Connection: @unchecked Sendable {
     private var watch: (any DescriptorWatch)?
     /// The texts of prepared statements, by their names.
     private var prepared: [String: String] = [:]
+    /// The exchanges that were not sent yet.
     private var waiting: [Exchange] = []
+    /// The exchange in progress.
     private var current: Exchange?
+    /// The results that the exchange in progress gets, in order.
     private var steps: [Step] = []
+    /// The index of the next result among ``steps``.
     private var nextStep = 0
+    /// The rows of the exchange in progress so far.
     private var rows: [Rows] = []
+    /// The first error of the exchange in progress.
     private var error: PostgreSQLError?
+    /// Whether libpq has just reported the end of a step's results.
     private var endedStep = false
+    /// Whether the exchange has failed, and a ROLLBACK was sent after it.
     private var isRollingBack = false
+    /// Whether a call of `tick` is scheduled.
     private var isTicking = false
     private var closesWhenIdle = false
+    /// Whether there was a connection before, so that the next one replaces it.
     private var wasConnected = false
     /// When the connection was parked, in monotonic nanoseconds; `nil` if it is not.
     private var parkedAt: UInt64?
     /// When the exchange in progress was sent, in monotonic nanoseconds.
     private var sentAt: UInt64 = 0
-    /// When it was found to be late; `nil` if it is not.
+    /// When the response was found to be late; `nil` if it is not.
     private var lateSince: UInt64?
     /// After how many nanoseconds without a response the server is asked what the connection's backend does.
     private static let patience: UInt64 = 1_000_000_000
-    /// Called when projects may have changed: with each notification, and with each new connection, because notifications
-    /// may have been missed. The server sends notifications of earlier commits before the end of an exchange's responses
-    /// (``ProcessNotifyInterrupt`` in PostgreSQL's `postgres.c`), so that this is called before the exchange's completion.
+    /// Called when projects may have changed: with each notification, and with each new connection, because
+    /// notifications may have been missed. The server sends notifications of earlier commits before the end of an
+    /// exchange's responses (``ProcessNotifyInterrupt`` in PostgreSQL's `postgres.c`), so that this is called before
+    /// the exchange's completion.
     var projectsChanged: (() -> Void)?
     /// Whether the owner keeps a transaction open between exchanges.
     var isInTransaction = false
@@ -100,8 +117,8 @@ final class Connection: @unchecked Sendable {
     /// Sends statements after those submitted earlier.
     ///
     /// - Parameters:
-    ///   - deadline: when it fails without a response, in monotonic nanoseconds.
-    ///   - onlyReads: whether the statements have nothing to commit, for which a standby could be awaited.
+    ///   - deadline: when the exchange fails without a response, in monotonic nanoseconds.
+    ///   - onlyReads: whether the statements have nothing to commit. Otherwise a late commit may wait for a standby.
     ///   - completion: called with the rows of each statement, later or before the call returns.
     func run(
         _ queries: [SQLQuery], by deadline: UInt64, onlyReads: Bool = false, _ completion: @escaping Completion
@@ -147,6 +164,7 @@ final class Connection: @unchecked Sendable {
         }
     }
 
+    /// Takes a new connection into use, or fails all exchanges that wait for it.
     private func connected(_ result: Result<Handle, PostgreSQLError>) {
         guard case .connecting = state else { return }
         do throws(PostgreSQLError) {
@@ -178,11 +196,12 @@ final class Connection: @unchecked Sendable {
 
     // MARK: Sending
 
+    /// Sends the next exchange if none is in progress; connects first if needed.
     private func sendNext() {
         guard current == nil, let next = waiting.first else { return }
         switch state {
         case .idle: connect()
-        // The last exchange may have failed while this connection is being made: then nothing looks for overdue ones.
+        // The ticks may have ended with the exchange that began to connect, if it failed meanwhile.
         case .connecting: tickSoon()
         case .closed: break
         case .open(let handle) where configuration.cluster.hasLeftBehind(handle.timeline):
@@ -201,7 +220,11 @@ final class Connection: @unchecked Sendable {
     }
 
     private func send(_ queries: [SQLQuery], _ handle: Handle) {
-        (steps, nextStep, rows, error, endedStep) = ([], 0, [], nil, false)
+        steps = []
+        nextStep = 0
+        rows = []
+        error = nil
+        endedStep = false
         handle.forgetWarning()
         for query in queries {
             guard send(query, handle) else { return lose(lastError(handle)) }
@@ -210,6 +233,10 @@ final class Connection: @unchecked Sendable {
         flush(handle)
     }
 
+    /// Sends a statement, after its preparation if this connection has not prepared it. Behind a pooler nothing is
+    /// prepared.
+    ///
+    /// - Returns: `false` if the connection failed.
     private func send(_ query: SQLQuery, _ handle: Handle) -> Bool {
         let parameters = query.parameters.map { Parameter($0) }
         let count = Int32(parameters.count)
@@ -226,6 +253,7 @@ final class Connection: @unchecked Sendable {
         }
         steps.append(.query)
         return Parameter.withValues(parameters) { values, lengths in
+            // 1 is the binary format.
             let formats = [Int32](repeating: 1, count: Int(count))
             return isPooled
                 ? PQsendQueryParams(handle.pointer, query.sql, count, types, values, lengths, formats, 1) == 1
@@ -233,7 +261,7 @@ final class Connection: @unchecked Sendable {
         }
     }
 
-    /// Returns the text of a statement that is being prepared.
+    /// Returns the text of a statement that the exchange in progress prepares.
     private func preparing(_ name: String) -> String? {
         for case .prepare(name, let sql) in steps { return sql }
         return nil
@@ -249,6 +277,7 @@ final class Connection: @unchecked Sendable {
 
     // MARK: Receiving
 
+    /// Handles an event of the socket.
     private func ready() {
         guard case .open(let handle) = state else { return }
         guard PQconsumeInput(handle.pointer) == 1 else {
@@ -265,6 +294,7 @@ final class Connection: @unchecked Sendable {
         completionsCalled()
     }
 
+    /// Takes the results that have arrived.
     private func receive(_ handle: Handle) {
         while current != nil, PQisBusy(handle.pointer) == 0 {
             guard let result = PQgetResult(handle.pointer) else {
@@ -284,6 +314,8 @@ final class Connection: @unchecked Sendable {
         if handle.takeNotifications() { projectsChanged?() }
     }
 
+    /// Takes a result of the exchange in progress.
+    ///
     /// - Returns: whether to read further results.
     private func take(_ result: OpaquePointer, _ handle: Handle) -> Bool {
         switch PQresultStatus(result) {
@@ -309,7 +341,7 @@ final class Connection: @unchecked Sendable {
         return true
     }
 
-    /// Everything up to the Sync has been received.
+    /// Ends the exchange in progress, whose results have been received up to the Sync.
     private func finish(_ handle: Handle) {
         let status = PQtransactionStatus(handle.pointer)
         if status == PQTRANS_INERROR || status == PQTRANS_INTRANS && !isInTransaction {
@@ -323,7 +355,7 @@ final class Connection: @unchecked Sendable {
             return
         }
         isRollingBack = false
-        // What it has read may be stale, and what it has committed lost.
+        // The server was replaced during the exchange: its data may be stale, and its commits may be lost.
         guard !configuration.cluster.hasLeftBehind(handle.timeline) else { return lose(.leftBehind) }
         // A commit that succeeds with a warning may be lost: its wait for the standby was cancelled, or a node of a
         // distributed database has not confirmed it.
@@ -339,11 +371,14 @@ final class Connection: @unchecked Sendable {
         sendNext()
     }
 
+    /// Reports the result of the exchange in progress.
     private func complete(_ result: Result<[Rows], PostgreSQLError>) {
         guard let exchange = current else { return }
         if parkedAt != nil { configuration.cluster.didUnpark() }
         noteResponse()
-        (current, parkedAt, rows) = (nil, nil, [])
+        current = nil
+        parkedAt = nil
+        rows = []
         exchange.completion(result)
     }
 
@@ -383,6 +418,7 @@ final class Connection: @unchecked Sendable {
         }
     }
 
+    /// Looks for exchanges that are overdue or get no response, and for the state of a parked commit.
     private func tick() {
         isTicking = false
         guard isBusy else { return }
@@ -408,10 +444,10 @@ final class Connection: @unchecked Sendable {
         completionsCalled()
     }
 
-    // MARK: Connections that were cut without a word
+    // MARK: Connections that were cut without an error
 
-    /// Returns why no response to the exchange in progress will come, as far as can be known: another server has become
-    /// the primary, or the server answers others and has nothing to do for this connection.
+    /// Returns why the exchange in progress will get no response, as far as can be known: another server has become the
+    /// primary, or the server responds to the ``ClusterWatch`` and its backend for this connection is idle or gone.
     private func silence(of handle: Handle) -> PostgreSQLError? {
         let cluster = configuration.cluster
         if cluster.hasLeftBehind(handle.timeline) { return .leftBehind }
@@ -439,7 +475,8 @@ final class Connection: @unchecked Sendable {
     private static let parked = PostgreSQLError(
         state: "57014", message: "an earlier change still waits for a synchronous standby")
 
-    /// Fails the exchange in progress, and keeps its connection.
+    /// Reports that the exchange in progress has failed, but keeps the connection until its commit has ended. An
+    /// exchange without statements takes its place, to receive the results.
     private func park(_ error: PostgreSQLError) {
         guard let exchange = current else { return }
         parkedAt = now
@@ -450,12 +487,12 @@ final class Connection: @unchecked Sendable {
         failWaiting(error)
     }
 
-    /// Ends the connection unless its commit waits for a standby, or may wait for one.
+    /// Closes a parked connection unless its commit waits for a standby, or may wait for one.
     private func examine(since time: UInt64, _ error: PostgreSQLError) {
         guard case .open(let handle) = state else { return lose(error) }
         let cluster = configuration.cluster
         let backend = configuration.usesPooler ? nil : PQbackendPID(handle.pointer)
-        // A server that tells nobody may have stopped. Then another one may have become the primary.
+        // If the watch gets no answer, the server may have stopped, and another one may have become the primary.
         let longestDoubt: UInt64 = cluster.isSynchronous ? 10_000_000_000 : 2_000_000_000
         switch cluster.verdict(on: backend, of: handle.host, since: time) {
         case _ where cluster.hasLeftBehind(handle.timeline): lose(.leftBehind)

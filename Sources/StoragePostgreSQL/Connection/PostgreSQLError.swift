@@ -12,18 +12,19 @@ struct PostgreSQLError: Error, CustomStringConvertible {
         self.message = message
     }
 
-    /// The connection failed.
+    /// An error of the connection.
     init(connection message: String) {
         self.init(state: "", message: message)
     }
 
+    /// The error in a result of libpq.
     init(_ result: OpaquePointer) {
         state = cpostgresql_sqlstate(result).map { String(cString: $0) } ?? ""
         let text = cpostgresql_message(result) ?? PQresultErrorMessage(result)
         message = text.map { Self.line(String(cString: $0)) } ?? "the connection was lost"
     }
 
-    /// Messages of libpq end with a line feed, and may have several lines.
+    /// Returns a message of libpq in one line. Its messages end with a line feed, and may have several lines.
     static func line(_ message: String) -> String {
         message.split(whereSeparator: \.isNewline).joined(separator: "; ")
     }
@@ -63,7 +64,7 @@ struct PostgreSQLError: Error, CustomStringConvertible {
         PostgreSQLError(state: outcomeUnknown, message: "the change may be lost: \(warning)")
     }
 
-    // https://www.postgresql.org/docs/15/errcodes-appendix.html
+    /// The reaction to the error, by its SQLSTATE (https://www.postgresql.org/docs/15/errcodes-appendix.html).
     var remedy: Remedy {
         switch state {
         case Self.versionConflict: .applyAgain

@@ -1,7 +1,7 @@
 import Bucketing
 import Storage
 
-/// An SQL statement.
+/// An SQL statement of this store with parameters (`$1`). Calling it with values makes a query of it.
 struct Statement: Sendable {
     /// The name under which each connection prepares it once.
     let name: String
@@ -19,8 +19,8 @@ struct Statement: Sendable {
 
     func query(_ parameters: [SQLValue]) -> SQLQuery { SQLQuery(name: name, text: text, parameters) }
 
-    /// The statement with a check that it affects as many rows as its first parameter has elements. Otherwise it fails
-    /// with ``PostgreSQLError/versionConflict``, and the transaction with it.
+    /// The statement with a check that it affects as many rows as its first parameter has elements. If it does not, the
+    /// statement and its transaction fail with ``PostgreSQLError/versionConflict``.
     var guarded: Statement {
         Statement(
             "\(name)_guarded",
@@ -30,8 +30,8 @@ struct Statement: Sendable {
     static let begin = Statement("begin", "BEGIN ISOLATION LEVEL READ COMMITTED")
     static let beginSnapshot = Statement("begin_snapshot", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     static let commit = Statement("commit", "COMMIT")
-    /// Lets the statements of the transaction be planned for their values, where the best plan depends on them, as that of a
-    /// subquery with a limit does.
+    /// Makes PostgreSQL plan the statements of the transaction for their values. Needed where the best plan depends on
+    /// the values, as it does for a subquery with a limit.
     static let planForValues = Statement("plan_for_values", "SET LOCAL plan_cache_mode = force_custom_plan")
     static let rollback = Statement("rollback", "ROLLBACK")
     /// Makes the commit of a transaction that writes nothing wait for a synchronous standby.
@@ -56,15 +56,15 @@ struct Statement: Sendable {
 }
 
 extension SQLQuery {
-    /// The query, which locks the rows that it reads.
+    /// The query with a lock on the rows that it reads.
     var locked: SQLQuery {
         SQLQuery("\(name)_locked", "\(sql) FOR UPDATE", parameters)
     }
 
-    /// A statement about the rows that any of some keys finds.
+    /// A statement about all rows that have one of the keys.
     ///
     /// - Parameters:
-    ///   - keys: not empty, and all of the same columns.
+    ///   - keys: the values of the key columns of each row; at least one key.
     ///   - isDistributed: whether the table may be distributed by the first key.
     static func each(
         _ rows: KeyedRows, _ keys: [[SQLValue]], _ action: KeyedRows.Action = .select, isDistributed: Bool = false
@@ -95,6 +95,7 @@ extension SQLQuery {
 }
 
 extension Statement {
+    /// The statements that ``insert(into:)`` makes, made once.
     fileprivate static let inserts = Dictionary(
         uniqueKeysWithValues: StoredTable.allCases.map { ($0, insert(into: $0)) })
 
@@ -124,9 +125,12 @@ extension Statement {
 }
 
 extension KeyedRows {
-    /// - Parameter types: of the arrays with the keys.
+    /// Returns the SQL of a statement about all rows that have one of the keys. Each parameter is an array with one
+    /// column of the keys.
+    ///
+    /// - Parameter types: the types of the arrays.
     fileprivate func sql(_ action: Action, ofEach types: [String], isDistributed: Bool) -> String {
-        // For Citus: it shows which shards are concerned.
+        // The condition on the first key shows Citus which shards are concerned.
         let any = "\(keys[0]) ANY($1)"
         guard types.count > 1 else { return sql(action, where: any) }
         let columns = types.indices.map { "key\($0)" }
@@ -136,7 +140,8 @@ extension KeyedRows {
         guard case .select = action else {
             return sql(action, from: "\(table) USING \(asked)", where: "\(isAsked) AND \(any)")
         }
-        // A plain join that was planned for a small table would read all rows of the users. Citus plans each time.
+        // A plain join that was planned for a small table would read all rows of the users. Citus plans each time, so
+        // there the plain join is good enough.
         return isDistributed
             ? sql(action, from: "\(asked) JOIN \(table) ON \(isAsked)", where: any)
             : "SELECT found.* FROM \(asked) CROSS JOIN LATERAL (\(sql(action, where: isAsked)) OFFSET 0) AS found"
@@ -164,124 +169,4 @@ extension SQLValue {
         case .bytes: .blobs(values.map { if case .bytes(let bytes) = $0 { bytes } else { nil } })
         }
     }
-}
-
-/// A parameter in PostgreSQL's binary format.
-///
-/// The formats are those of the `*recv` functions of its types: integers in network byte order, texts in UTF-8; arrays
-/// as `array_recv` reads them.
-struct Parameter {
-    /// The object id of its type, see `pg_type.dat`.
-    let type: UInt32
-    /// `nil` is NULL.
-    let bytes: [UInt8]?
-
-    private static let (bytea, int8, int4, text, float8): (UInt32, UInt32, UInt32, UInt32, UInt32) = (
-        17, 20, 23, 25, 701
-    )
-    private static let (bytea1, int41, text1, int81, float81): (UInt32, UInt32, UInt32, UInt32, UInt32) =
-        (1001, 1007, 1009, 1016, 1022)
-
-    init(_ value: SQLValue) {
-        switch value {
-        case .integer(let number): self.init(Self.int8, number.map { Self.bigEndian(UInt64(bitPattern: $0)) })
-        case .double(let number): self.init(Self.float8, Self.bigEndian(number.bitPattern))
-        case .text(let text): self.init(Self.text, text.map { Array($0.utf8) })
-        case .bytes(let bytes): self.init(Self.bytea, bytes)
-        case .integers(let values): self = .integers(values)
-        case .doubles(let values): self = .doubles(values)
-        case .texts(let values): self = .texts(values)
-        case .blobs(let values): self = .blobs(values)
-        }
-    }
-
-    private init(_ type: UInt32, _ bytes: [UInt8]?) { (self.type, self.bytes) = (type, bytes) }
-
-    private static func texts(_ values: [String?]) -> Parameter {
-        array(of: text, as: text1, values) { value, output in
-            var value = value
-            value.withUTF8 { bytes in
-                append(UInt32(truncatingIfNeeded: bytes.count), to: &output)
-                output.append(contentsOf: bytes)
-            }
-        }
-    }
-
-    private static func blobs(_ values: [[UInt8]?]) -> Parameter {
-        array(of: bytea, as: bytea1, values) { value, output in
-            append(UInt32(truncatingIfNeeded: value.count), to: &output)
-            output.append(contentsOf: value)
-        }
-    }
-
-    private static func integers(_ values: [Int64?]) -> Parameter {
-        array(of: int8, as: int81, values) { value, output in
-            append(UInt32(8), to: &output)
-            append(UInt64(bitPattern: value), to: &output)
-        }
-    }
-
-    private static func doubles(_ values: [Double?]) -> Parameter {
-        array(of: float8, as: float81, values) { value, output in
-            append(UInt32(8), to: &output)
-            append(value.bitPattern, to: &output)
-        }
-    }
-
-    /// - Parameter encode: appends the length of a value in bytes and the value.
-    @inline(__always)
-    private static func array<Element>(
-        of element: UInt32, as type: UInt32, _ values: [Element?], _ encode: (Element, inout [UInt8]) -> Void
-    ) -> Parameter {
-        var output: [UInt8] = []
-        output.reserveCapacity(20 + 32 * values.count)
-        let hasNull: UInt32 = values.contains { $0 == nil } ? 1 : 0
-        // An empty array has no dimension.
-        guard !values.isEmpty else {
-            for word in [0, 0, element] { append(word, to: &output) }
-            return Parameter(type, output)
-        }
-        // One dimension, whose indices begin at 1.
-        for word in [1, hasNull, element, UInt32(truncatingIfNeeded: values.count), 1] { append(word, to: &output) }
-        for value in values {
-            if let value { encode(value, &output) } else { append(UInt32.max, to: &output) }
-        }
-        return Parameter(type, output)
-    }
-
-    @inline(__always)
-    private static func append(_ number: some FixedWidthInteger, to output: inout [UInt8]) {
-        withUnsafeBytes(of: number.bigEndian) { output.append(contentsOf: $0) }
-    }
-
-    private static func bigEndian(_ number: some FixedWidthInteger) -> [UInt8] {
-        withUnsafeBytes(of: number.bigEndian) { Array($0) }
-    }
-
-    /// Passes the bytes of all parameters without copying each.
-    static func withValues(
-        _ parameters: [Parameter], _ body: ([UnsafePointer<CChar>?], [Int32]) -> Bool
-    ) -> Bool {
-        var values: [UnsafePointer<CChar>?] = []
-        var lengths: [Int32] = []
-        func add(_ rest: ArraySlice<Parameter>) -> Bool {
-            guard let parameter = rest.first else { return body(values, lengths) }
-            guard let bytes = parameter.bytes else {
-                values.append(nil)
-                lengths.append(0)
-                return add(rest.dropFirst())
-            }
-            return bytes.withUnsafeBytes { buffer in
-                // Not NULL, even if empty.
-                values.append((buffer.baseAddress ?? empty).assumingMemoryBound(to: CChar.self))
-                lengths.append(Int32(clamping: buffer.count))
-                return add(rest.dropFirst())
-            }
-        }
-        return add(parameters[...])
-    }
-
-    // Safe: never read or written.
-    private nonisolated(unsafe) static let empty = UnsafeRawPointer(
-        UnsafeMutableRawPointer.allocate(byteCount: 1, alignment: 1))
 }

@@ -6,6 +6,7 @@ struct ReconnectSchedule {
     /// The limit of the pause, in nanoseconds.
     static let longest: UInt64 = 1_000_000_000
 
+    /// The number of failures since the last success.
     private var failures = 0
     /// When the next attempt may start, in nanoseconds of the monotonic clock.
     private(set) var earliest: UInt64 = 0
@@ -18,6 +19,8 @@ struct ReconnectSchedule {
         self = ReconnectSchedule()
     }
 
+    /// Notes a failed attempt, and sets ``earliest``.
+    ///
     /// - Parameter jitter: random, 0 to 1. The pause is 50% to 100% of its full length, to spread the attempts of
     ///   several connections.
     mutating func failed(_ error: PostgreSQLError, at now: UInt64, jitter: Double) {

@@ -39,7 +39,7 @@ final class Rows: RandomAccessCollection, @unchecked Sendable {
     }
 }
 
-/// One of the rows; one that does not exist has NULL in all columns.
+/// A row of a result. A row that does not exist has NULL in all columns.
 struct ResultRow: Row {
     fileprivate let result: Rows
     fileprivate let index: Int
@@ -54,7 +54,7 @@ struct ResultRow: Row {
 
     func text(_ column: Int32) -> String { withBytes(column) { String(decoding: $0, as: UTF8.self) } }
 
-    /// Of any integer type, and 1 for true.
+    /// The value of a column of any integer type; 1 for `true` in a column of type `boolean`.
     func integer(_ column: Int32) -> Int64 {
         withBytes(column) { bytes in
             switch bytes.count {
@@ -83,7 +83,7 @@ struct ResultRow: Row {
         _ column: Int32, _ decode: (UnsafeRawBufferPointer) -> Element
     ) -> [Element] {
         withBytes(column) { bytes in
-            // Dimensions, flags, element type, size, lower bound; then each element with its length.
+            // The header has five words; see ``Parameter``. Each element follows its length.
             var found: [Element] = []
             var position = 20
             while position <= bytes.count - 4 {

@@ -1,12 +1,13 @@
 import Bucketing
-import CPostgreSQL
 import Storage
 
 /// The input of `COPY … FROM STDIN (FORMAT binary)`,
 /// <https://www.postgresql.org/docs/15/sql-copy.html#id-1.9.3.55.9.4>.
 struct CopyInput {
+    /// Begins with the signature, and empty flags and extension of the header.
     private var bytes: [UInt8] = Array("PGCOPY\n".utf8) + [0xFF, 0x0D, 0x0A, 0] + [UInt8](repeating: 0, count: 8)
 
+    /// Begins a row, whose values are appended next.
     mutating func beginRow(columns: Int) {
         append(UInt16(truncatingIfNeeded: columns))
     }
@@ -18,6 +19,7 @@ struct CopyInput {
         bytes.append(contentsOf: content)
     }
 
+    /// Appends a value of a copied row, in the format of its column.
     mutating func append(_ value: CopiedValue, as type: StoredTable.ColumnType) {
         switch value {
         case .null: append(UInt32.max)
@@ -48,7 +50,7 @@ struct CopyInput {
 }
 
 extension StoredTable {
-    /// Whether PostgreSQL keeps it in `tallies`, as addends.
+    /// Whether PostgreSQL stores the rows in the table `tallies`, as summands.
     var isTally: Bool { self == .variationUsers || self == .variationGoals }
 
     /// The table and columns that rows are inserted into.
@@ -63,38 +65,64 @@ extension StoredTable {
 }
 
 extension CopiedRow {
+    /// Whether the row comes before another one in the order of keys.
     func precedes(_ other: CopiedRow, in table: StoredTable) -> Bool { compareKey(other, in: table) < 0 }
 
+    /// Appends the row with the columns of ``StoredTable/target``.
     func append(to input: inout CopyInput, of table: StoredTable) {
         switch table {
         case .users:
-            input.beginRow(columns: 6)
-            input.append(values[0], as: .text)
-            input.append(.integer(.random(in: .min ... .max)), as: .integer)
-            input.append(values[1], as: .bytes)
-            // A damaged profile is copied as it is, so that reading it reports the damage.
-            let record = values[1].content.flatMap { try? ProfileRecord(checking: $0) }
-            input.append(.integer(Int64(record?.count ?? 0)), as: .integer32)
-            input.append(values[2], as: .integer)
-            input.append(values[3], as: .bytes)
-        case .variationUsers, .variationGoals:
-            let isGoal = table == .variationGoals
-            input.beginRow(columns: 7)
-            input.append(values[0], as: .text)
-            input.append(values[isGoal ? 2 : 1], as: .text)
-            input.append(isGoal ? .integer(0) : values[2], as: .integer)
-            input.append(values[3], as: .integer)
-            input.append(isGoal ? values[1] : .null, as: .text)
-            let counts = values[4..<8].map(\.integer) + [isGoal ? values[18].integer : 0]
-            input.append(.integers(counts))
-            input.append(.doubles(isGoal ? values[8..<18].map(\.double) : [Double](repeating: 0, count: 10)))
+            appendUser(to: &input)
+        case .variationUsers:
+            appendUserTally(to: &input)
+        case .variationGoals:
+            appendGoalTally(to: &input)
         default:
             input.beginRow(columns: values.count)
             for (value, column) in zip(values, table.columns) { input.append(value, as: column.type) }
         }
     }
 
-    /// A sum of tallies.
+    /// The row has: user, profile, expiry, attributes.
+    private func appendUser(to input: inout CopyInput) {
+        input.beginRow(columns: 6)
+        input.append(values[0], as: .text)
+        input.append(.integer(UserRows.newVersion()), as: .integer)
+        input.append(values[1], as: .bytes)
+        // A damaged profile is copied as it is, so that reading it reports the damage.
+        let record = values[1].content.flatMap { try? ProfileRecord(checking: $0) }
+        input.append(.integer(Int64(record?.count ?? 0)), as: .integer32)
+        input.append(values[2], as: .integer)
+        input.append(values[3], as: .bytes)
+    }
+
+    /// The row has: experiment, variation, period, day, four counts.
+    private func appendUserTally(to input: inout CopyInput) {
+        input.beginRow(columns: 7)
+        input.append(values[0], as: .text)
+        input.append(values[1], as: .text)
+        input.append(values[2], as: .integer)
+        input.append(values[3], as: .integer)
+        input.append(.null, as: .text)
+        let counts = values[4..<8].map(\.integer) + [0]
+        input.append(.integers(counts))
+        input.append(.doubles([Double](repeating: 0, count: 10)))
+    }
+
+    /// The row has: experiment, goal, variation, day, four counts, ten doubles, a fifth count. Goals have no period.
+    private func appendGoalTally(to input: inout CopyInput) {
+        input.beginRow(columns: 7)
+        input.append(values[0], as: .text)
+        input.append(values[2], as: .text)
+        input.append(.integer(0), as: .integer)
+        input.append(values[3], as: .integer)
+        input.append(values[1], as: .text)
+        let counts = values[4..<8].map(\.integer) + [values[18].integer]
+        input.append(.integers(counts))
+        input.append(.doubles(values[8..<18].map(\.double)))
+    }
+
+    /// The sum of tallies as a row of the table for users or for goals.
     init(_ row: TallyRow, in table: StoredTable) {
         let key = row.key
         func text(_ identifier: Identifier?) -> CopiedValue { .text(Array((identifier?.string ?? "").utf8)) }
@@ -127,63 +155,5 @@ extension SQLValue {
         type == .text
             ? .texts(rows.map { $0.values[index] == .null ? nil : $0.values[index].string })
             : .integers(rows.map { $0.values[index].integer })
-    }
-}
-
-extension Handle {
-    /// Executes a statement of all stores.
-    func run(_ query: SQLQuery) throws(PostgreSQLError) {
-        _ = try self.query(query.sql, query.parameters)
-    }
-
-    /// Executes a statement with parameters and blocks until done; before the connection is in pipeline mode.
-    func query(_ sql: String, _ values: [SQLValue] = []) throws(PostgreSQLError) -> Rows {
-        let parameters = values.map { Parameter($0) }
-        let types = parameters.map { Oid($0.type) }
-        let lengths = parameters.map { Int32(clamping: $0.bytes?.count ?? 0) }
-        let formats = [Int32](repeating: 1, count: parameters.count)
-        // Not NULL, even if empty.
-        let buffers = parameters.map { parameter in
-            parameter.bytes.map { bytes in
-                let buffer = UnsafeMutablePointer<CChar>.allocate(capacity: bytes.count + 1)
-                for (index, byte) in bytes.enumerated() { buffer[index] = CChar(bitPattern: byte) }
-                return buffer
-            }
-        }
-        defer { for buffer in buffers { buffer?.deallocate() } }
-        let contents = buffers.map { $0.map { UnsafePointer($0) } }
-        let result = PQexecParams(pointer, sql, Int32(parameters.count), types, contents, lengths, formats, 1)
-        return try Rows(checked(result))
-    }
-
-    /// Copies rows into a table.
-    func copy(_ input: [UInt8], into target: String) throws(PostgreSQLError) {
-        let begun = PQexec(pointer, "COPY \(target) FROM STDIN (FORMAT binary)")
-        guard PQresultStatus(begun) == PGRES_COPY_IN else { return PQclear(try checked(begun)) }
-        PQclear(begun)
-        let isSent = input.withUnsafeBytes { bytes in
-            PQputCopyData(pointer, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), Int32(clamping: bytes.count))
-        }
-        _ = PQputCopyEnd(pointer, isSent == 1 ? nil : "the rows could not be sent")
-        let end = PQgetResult(pointer)
-        while let other = PQgetResult(pointer) { PQclear(other) }
-        PQclear(try checked(end))
-    }
-
-    /// Makes a sequence continue after a number.
-    func setSequence(_ sequence: String, to last: Int64) throws(PostgreSQLError) {
-        _ = try query("SELECT setval(\(sequence), greatest($1, 1), $1 > 0)", [.integer(last)])
-    }
-
-    /// - Throws: the error that the result reports.
-    private func checked(_ result: OpaquePointer?) throws(PostgreSQLError) -> OpaquePointer {
-        guard let result else {
-            throw PostgreSQLError(connection: PostgreSQLError.line(String(cString: PQerrorMessage(pointer))))
-        }
-        guard [PGRES_COMMAND_OK, PGRES_TUPLES_OK].contains(PQresultStatus(result)) else {
-            defer { PQclear(result) }
-            throw PostgreSQLError(result)
-        }
-        return result
     }
 }

@@ -53,10 +53,10 @@ public final class PostgreSQLCopy: CopyTarget {
         let keys = table.keyNames.joined(separator: ", ")
         let places = (1...table.keyCount).map { "$\($0)" }.joined(separator: ", ")
         var conditions = row == nil ? [] : ["(\(keys)) > (\(places))"]
-        // Users without either have rows because other tables refer to them.
+        // Users with neither a profile nor attributes have rows because other tables refer to them.
         if table == .users { conditions.append("(profile IS NOT NULL OR attributes IS NOT NULL)") }
         let condition = conditions.isEmpty ? "" : "WHERE \(conditions.joined(separator: " AND ")) "
-        // Without a profile it is only a mark for the sweep.
+        // In a row without a profile, `expires_at` is only a mark for the sweep; see ``ProfileRecord/maybeEmpty``.
         let columns = table.columnNames.map { $0 == "expires_at" ? "CASE WHEN profile IS NOT NULL THEN \($0) END" : $0 }
         let rows = try handle.query(
             "SELECT \(columns.joined(separator: ", ")) FROM \(table.rawValue) \(condition)"
@@ -65,16 +65,19 @@ public final class PostgreSQLCopy: CopyTarget {
         return rows.map { CopiedRow($0, of: table) }
     }
 
-    /// Adds up the tallies of one experiment after the other, until some follow the row.
+    /// Adds up the tallies of one experiment after the other. Returns the sums of the first experiment that has any
+    /// after the given row.
     private func tallies(_ table: StoredTable, after row: CopiedRow?) throws(PostgreSQLError) -> [CopiedRow] {
         let kind = table == .variationUsers ? "goal IS NULL" : "goal IS NOT NULL"
-        var (experiment, comparison) = (row?.values[0].string ?? "", ">=")
+        var experiment = row?.values[0].string ?? ""
+        var comparison = ">="
         while true {
             let next = try handle.query(
                 "SELECT min(experiment_id) FROM tallies WHERE \(kind) AND experiment_id \(comparison) $1",
                 [.text(experiment)])
             guard let found = next[0].optionalText(0) else { return [] }
-            (experiment, comparison) = (found, ">")
+            experiment = found
+            comparison = ">"
             let rows = try handle.query(
                 """
                 SELECT experiment_id, variation_id, period, day, goal, counts, sums FROM tallies
@@ -112,6 +115,7 @@ public final class PostgreSQLCopy: CopyTarget {
     public func mark() throws -> CopyMark? { try CopyState.read(handle) }
 
     public func begin(copyOf source: String, isFirst: Bool) throws {
+        // A server that runs renews the lease of maintenance again and again.
         let leases = "SELECT FROM leases WHERE name = 'maintenance' AND ends_at > clock_timestamp()"
         guard try !isFirst || handle.query(leases).isEmpty else {
             throw CopyError("no server must use \(name); one does, or did less than a minute ago: stop it and wait")
@@ -155,7 +159,7 @@ public final class PostgreSQLCopy: CopyTarget {
 
     public func finish(_ counters: CopiedCounters) throws {
         try transaction { () throws(PostgreSQLError) in
-            // The role may have a time-out that is too short for a copy.
+            // The role of the database may have a time-out that is too short for a copy.
             try handle.execute("SET LOCAL statement_timeout = 0")
             // Every user with rows in other tables needs one there, too.
             try handle.execute(
@@ -199,16 +203,22 @@ public final class PostgreSQLCopy: CopyTarget {
     }
 }
 
-/// The ``CopyMark``: a row of `leases`, because the server's role cannot drop tables.
+/// The ``CopyMark`` of a database that is the target of a copy.
+///
+/// It is stored as a row of the table `leases`, not as a table of its own as in SQLite, because the server's role may
+/// lack the right to drop tables.
 enum CopyState {
+    /// The beginning of the name of the row; the source follows.
     private static let prefix = "copy of "
 
+    /// Returns the mark; `nil` if the database is not the target of a copy.
     static func read(_ handle: Handle) throws(PostgreSQLError) -> CopyMark? {
         try handle.query("SELECT name, holder FROM leases WHERE name LIKE 'copy of %'").first.map {
             CopyMark(source: String($0.text(0).dropFirst(prefix.count)), isComplete: $0.integer(1) != 0)
         }
     }
 
+    /// Stores the mark.
     static func set(_ mark: CopyMark, _ handle: Handle) throws(PostgreSQLError) {
         _ = try handle.query(
             """
@@ -217,6 +227,8 @@ enum CopyState {
             """, [.text(prefix + mark.source), .integer(mark.isComplete ? 1 : 0)])
     }
 
+    /// Refuses a database whose copy is not complete.
+    ///
     /// - Parameter ends: whether to remove the mark of a complete copy, because a server uses the database from now on.
     /// - Throws: ``PostgreSQLError`` if a copy into the database is not complete.
     static func expectFinished(_ handle: Handle, ends: Bool = false) throws(PostgreSQLError) {

@@ -2,35 +2,38 @@ import Storage
 
 /// The tables of the feed.
 enum FeedRows {
-    /// Inserts what a transaction has changed. The transaction has an id already, see ``StoreQuery/feed(from:limit:)``, and
-    /// the rows of the users are locked.
+    /// Inserts the entries of a transaction. The transaction must have an id already, see
+    /// ``StoreQuery/feed(from:limit:)``, and have locked the rows of the users.
     static let insert = Statement("insert_feed", "INSERT INTO feed (recorded_at, entries) VALUES ($1, $2)")
-    /// Gives a transaction an id that has written to other nodes only.
+    /// Gives an id to a transaction that has written to other nodes only, and therefore has none on this one.
     static let assignTransaction = Statement("feed_assign_transaction", "SELECT pg_current_xact_id()::text")
 
+    /// Reads the state of the feed, and keeps other transactions from changing it.
     static let lockState = Statement(
         "feed_state_locked", "SELECT \(FeedState.columns) FROM feed_state FOR UPDATE")
 
     /// Begins or ends the feed, as the mode says. Blocks until done.
     ///
-    /// - Returns: whether changes are to be kept.
+    /// - Returns: whether the feed keeps changes from now on.
     static func open(_ mode: FeedMode, _ handle: Handle) throws(PostgreSQLError) -> Bool {
         let text = try handle.execute("SELECT epoch FROM feed_state").first?.first
         var state = FeedState()
         state.epoch = text.flatMap { $0 }.flatMap { Int64($0) } ?? 0
         if case .kept = mode { try handle.run(FeedState.identify()) }
         guard let epoch = state.newEpoch(mode) else { return state.epoch != 0 }
-        // Of several servers that start together, the first one begins it.
+        // If several servers start together, only the first one changes the epoch.
         try handle.run(FeedState.setEpoch(epoch, replacing: state.epoch, .postgreSQL))
         return epoch != 0
     }
 }
 
 extension Statement {
-    /// The statement, which returns the users that it has changed, with an insertion of their entries into the feed. It
-    /// draws one number, after all users' rows are locked.
+    /// The statement, which must return the users that it has changed, extended by an insertion of their entries into
+    /// the feed. The insertion takes one number, after all users' rows are locked.
     ///
-    /// - Parameters: the numbers of the parameters with the time, and with the entries of each user.
+    /// - Parameters:
+    ///   - time: the number of the parameter with the time.
+    ///   - entries: the number of the parameter with the entries of each user.
     func feeding(time: Int, entries: Int) -> Statement {
         Statement(
             "\(name)_feeding",

@@ -1,7 +1,7 @@
 import Bucketing
 import Storage
 
-/// The row of `project_state`.
+/// The row of the table `project_state`: the counter of project changes, the newest datafile, and the newest attribute.
 enum ProjectStateRow {
     /// The advisory lock of the newest datafile. A transaction that activates a datafile holds it exclusively; a
     /// transaction that depends on the newest one holds it shared.
@@ -27,25 +27,31 @@ enum ProjectStateRow {
     static let newestAttribute = Statement(
         "newest_attribute", "UPDATE project_state SET changes = changes + 1, newest_attribute = $1")
 
+    /// The version of the newest datafile in a row of ``read``.
     static func newestDatafile(in row: ResultRow) -> Int64 { row.bounded(1) }
 
     static func take(_ row: any Row, into records: inout SharedRecords) {
-        (records.newestDatafile, records.newestAttribute) = (row.bounded(1), row.bounded(2))
+        records.newestDatafile = row.bounded(1)
+        records.newestAttribute = row.bounded(2)
     }
 
-    /// Fails if a datafile is not the newest one, and keeps others from activating a newer one until the commit. Two
-    /// statements, so that the second one sees what was committed before the lock was taken.
+    /// Returns the statements that fail if a datafile is not the newest one, and keep other transactions from
+    /// activating a newer one until the commit. Two statements, because the second one must see what was committed
+    /// before the lock was taken.
     static func expectNewest(_ version: Int64) -> [SQLQuery] {
         [lockShared(.integer(lock)), expectNewest(.integer(version))]
     }
 
-    /// Waits for the transactions that depend on the newest datafile.
+    /// Waits for the transactions that depend on the newest datafile, and keeps others from depending on it until the
+    /// commit.
     static var lockNewest: SQLQuery { lockExclusive(.integer(lock)) }
 }
 
 /// The `audit` table.
 enum AuditRows {
+    /// Moves the entries of one user to another.
     static let move = Statement("move_audit", "UPDATE audit SET user_id = $2 WHERE user_id = $1")
+    /// Deletes the oldest entries from before a time, up to a number.
     static let prune = Statement(
         "prune_audit",
         """
@@ -54,9 +60,11 @@ enum AuditRows {
         """)
 }
 
-/// The `erasures` table: users who were erased recently. Another server may have received events of a user before the
-/// erasure that still wait to be written; they must not restore the user. The server that erased the user keeps the
-/// order by itself. Ages are compared instead of times, because the clocks of hosts differ.
+/// The `erasures` table: users who were erased recently.
+///
+/// Another server may have received events of a user before the erasure. If they still wait to be written, they must
+/// not restore the user. (The server that erased the user writes events and erasure in the right order by itself.) Ages
+/// are compared instead of times, because the clocks of hosts differ.
 enum ErasureRows {
     /// Selects the seconds since users were erased by other servers.
     static let ages = Statement(
@@ -72,7 +80,7 @@ enum ErasureRows {
         SELECT user_hash, $2, clock_timestamp() FROM unnest($1::bigint[]) AS user_hash
         ON CONFLICT (user_hash) DO UPDATE SET eraser = excluded.eraser, erased_at = excluded.erased_at
         """)
-    /// Fails with ``PostgreSQLError/versionConflict`` if anything has happened to users since they were read.
+    /// Fails with ``PostgreSQLError/versionConflict`` if a user was erased or merged since a time.
     static let expectNoRemoval = Statement(
         "expect_no_removal",
         """

@@ -1,9 +1,10 @@
 import Bucketing
 import Storage
 
-/// The `tracked_series` table, and the version of all its rows.
+/// The `tracked_series` table, and the version of the whole table, which is in `project_state`.
 enum SeriesRows {
-    /// All series that are not dropped, each with the version; one row with the version if there are none.
+    /// Selects all series that are not dropped, each with the version. If there are none, one row has the version
+    /// alone.
     static let tracked = Statement(
         "tracked_series",
         """
@@ -13,10 +14,13 @@ enum SeriesRows {
     /// Fails with ``PostgreSQLError/versionConflict`` if series have changed.
     static let expect = Statement(
         "expect_series", "SELECT 1 / (newest_series = $1)::integer FROM project_state")
+    /// Raises the version.
     static let raise = Statement("raise_series", "UPDATE project_state SET newest_series = newest_series + 1")
+    /// Notes that goal events from before a time were deleted.
     static let noteDeletedEvents = Statement(
         "note_deleted_events", "UPDATE project_state SET events_since = $1 WHERE events_since < $1")
 
+    /// Decodes the rows of ``tracked``.
     static func decode(_ rows: Rows) -> VersionedSeries {
         VersionedSeries(
             version: rows.first?.integer(7) ?? 0,

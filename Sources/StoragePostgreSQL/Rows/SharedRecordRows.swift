@@ -4,9 +4,11 @@ import Storage
 
 /// Reads and writes what all users share, and sticky documents, for the rules in `Storage`.
 extension SharedRecords {
-    /// The statements that keep other transactions from changing what is read, followed by those that read it.
+    /// Returns the statements of a ``ProjectChange`` that needs these parts: those that keep other transactions from
+    /// changing the parts, and those that read them.
     static func readings(_ parts: [Part]) -> (locks: [Step], reads: [Step]) {
-        var (locks, reads): ([Step], [Step]) = ([], [])
+        var locks: [Step] = []
+        var reads: [Step] = []
         for part in parts {
             let found = statements(part, .postgreSQL)
             guard case .stickyDocument(let key, let isChanged) = part else {
@@ -18,14 +20,14 @@ extension SharedRecords {
             locks += found.map { ($0.query.locked, $0.take) }
         }
         guard locks.isEmpty else { return (locks, reads) }
-        // Only one transaction of all servers has it at a time.
+        // Only one transaction of all servers has these locks at a time.
         if parts.contains(.projects) { locks.append((ProjectStateRow.lockNewest, { _, _ in })) }
         if parts.contains(.series) { locks.append((TransactionEffects.lockNumbers, { _, _ in })) }
         locks.append((ProjectStateRow.readLocked(), ProjectStateRow.take))
         return (locks, reads)
     }
 
-    /// The statements that perform the writes of a rule.
+    /// Returns the statements that perform the writes of a rule.
     func queries(_ settings: StoreSettings, at now: Instant) -> [SQLQuery] {
         let queries = writes.flatMap { write in
             Self.statements(write, keeping: settings.datafileHistory, at: now, .postgreSQL).map { statement in

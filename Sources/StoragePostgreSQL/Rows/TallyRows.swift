@@ -1,8 +1,11 @@
 import Bucketing
 import Storage
 
-/// A row of the `tallies` table: a summand. Transactions insert rows, readers add them up, and a sweep adds the oldest
-/// ones to the totals of their keys ("folds" them), which are rows, too.
+/// A row of the `tallies` table: a summand of the counts of an experiment.
+///
+/// A transaction inserts a row instead of updating a sum, so that transactions do not wait for each other. Readers add
+/// the rows of a key up. A sweep "folds" the oldest rows: it replaces them and the total of their key, which is a row,
+/// too, by a new total.
 struct TallyRow {
     /// Rows with the same key are added up.
     struct Key: Hashable {
@@ -15,10 +18,10 @@ struct TallyRow {
     }
 
     var key: Key
-    /// Users: counted, crossed, forced, and exposures while not running. A goal: events, converted, converted before,
-    /// converted both, and events with a value, which older rows lack.
+    /// Of users: counted, exposed to several variations, forced, and exposed while the experiment was not running. Of a
+    /// goal: events, users who converted, converted before, and both, and events with a value, which older rows lack.
     var counts: [Int64]
-    /// Sums of a goal; compensated, because doubles alone would lose digits.
+    /// The sums of a goal in the order y, y², x, x², xy. Compensated, because doubles alone would lose digits.
     var sums: [CompensatedSum]
 
     init(_ key: Key, _ users: UserCounts) {
@@ -35,6 +38,8 @@ struct TallyRow {
         sums = [tally.y, tally.yy, tally.x, tally.xx, tally.xy]
     }
 
+    /// Decodes a row of the table.
+    ///
     /// - Returns: `nil` for a row with an unexpected format.
     init?(_ row: ResultRow) {
         key = Key(
@@ -70,9 +75,10 @@ struct TallyRow {
 enum TallyRows {
     private static let columns = "experiment_id, variation_id, period, day, goal, counts, sums"
 
-    /// Deletes and returns the oldest rows after a number that were not folded yet, followed by the totals of their keys.
+    /// Deletes and returns the oldest rows after a number that were not folded yet, followed by the totals of their
+    /// keys.
     ///
-    /// No row can be taken twice, whoever else takes rows at the same time, so this needs no lock.
+    /// Needs no lock: a row can be deleted only once, even if several servers take rows at the same time.
     static let take = Statement(
         "take_tallies",
         """
@@ -92,6 +98,7 @@ enum TallyRows {
         )
         SELECT \(columns), number FROM taken UNION ALL SELECT \(columns), NULL FROM totals
         """)
+    /// Inserts rows. The fifth count is the last parameter.
     private static let insertAll = Statement(
         "insert_tallies",
         """
@@ -105,7 +112,9 @@ enum TallyRows {
             s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, c4)
         """)
 
-    /// - Parameter areTotals: whether the rows are the sums of all that were folded of their keys.
+    /// Inserts rows.
+    ///
+    /// - Parameter areTotals: whether the rows are the totals of their keys.
     static func insert(_ rows: [TallyRow], areTotals: Bool = false) -> SQLQuery {
         var parameters: [SQLValue] = [
             .texts(rows.map(\.key.experimentID.string)), .texts(rows.map(\.key.variationID.string)),
@@ -122,6 +131,7 @@ enum TallyRows {
         return insertAll.query(parameters)
     }
 
+    /// Inserts the changes of a transaction.
     static func insert(_ changes: TallyChanges) -> SQLQuery {
         let users = changes.users.map { key, counts in
             TallyRow(

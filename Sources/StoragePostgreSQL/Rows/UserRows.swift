@@ -2,8 +2,11 @@ import Bucketing
 import Chronology
 import Storage
 
-/// The `users` table.
+/// The `users` table: a row has the profile and the attributes of a user, and a version that every change of the user
+/// renews. Users with rows in other tables have a row here, too, even if they have neither.
 enum UserRows {
+    // MARK: Reading
+
     static let profiles = Statement("profiles", "SELECT user_id, profile FROM users WHERE user_id = ANY($1)")
     static let attributes = Statement("attributes", "SELECT user_id, attributes FROM users WHERE user_id = ANY($1)")
     static let profileRows = Statement(
@@ -14,14 +17,17 @@ enum UserRows {
     /// several users are locked one after the other, in the order of their ids, as all statements lock them.
     static let lockRow = Statement("lock_row", "SELECT 1 FROM users WHERE user_id = $1 FOR UPDATE")
 
-    /// Selects those of the rows that nobody else has locked.
+    /// Selects the rows that nobody else has locked.
     static let unlockedRows = Statement(
         "unlocked_rows", "SELECT user_id FROM users WHERE user_id = ANY($1) FOR NO KEY UPDATE SKIP LOCKED")
-    /// Locks the table as changes do.
+    /// For probes: locks the table as changes do.
     static let touch = Statement("touch_rows", "UPDATE users SET version = version WHERE user_id = ANY($1)")
 
-    /// Each statement changes only rows whose version is still the one that was read, and returns the users whose rows
-    /// it changed. The `ANY` repeats the condition of the join, for Citus: it shows which shards are concerned.
+    // MARK: Writing
+
+    // Each statement changes only rows whose version is still the one that was read, and returns the users whose rows
+    // it changed. `ANY` repeats the condition of the join, because it shows Citus which shards are concerned.
+
     static let updateProfiles = Statement(
         "update_profiles",
         """
@@ -65,8 +71,10 @@ enum UserRows {
         RETURNING user_id
         """)
 
-    /// Returns the statements that protect rows that were only read from changes until the commit. They fail with
-    /// ``PostgreSQLError/versionConflict`` if one has changed already.
+    // MARK: Rows that were only read
+
+    /// Returns the statements that keep rows that were only read from changing until the commit. They fail with
+    /// ``PostgreSQLError/versionConflict`` if one of them has changed already.
     ///
     /// - Parameter versions: by user; `nil`: there is no row, and must be none.
     static func keep(_ versions: [Identifier: Int64?]) -> [SQLQuery] {
@@ -80,18 +88,17 @@ enum UserRows {
             queries.append(keepRow(.text(userID.string), .integer(version)))
         }
         guard !absent.isEmpty else { return queries }
-        // A row that does not exist cannot be locked. But until the commit nobody can insert one that was inserted and
-        // deleted here.
-        let rows: (ids: SQLValue, versions: SQLValue) = (
-            .texts(absent.map(\.string)), .integers(absent.map { _ in newVersion() })
-        )
+        // A row that does not exist cannot be locked. Instead the row is inserted and deleted: until the commit, other
+        // transactions that insert the same row wait.
+        let ids = SQLValue.texts(absent.map(\.string))
+        let newVersions = SQLValue.integers(absent.map { _ in newVersion() })
         let none = [Int64?](repeating: nil, count: absent.count)
         let noBytes = [[UInt8]?](repeating: nil, count: absent.count)
         queries.append(
             insertRows.guarded(
-                rows.ids, rows.versions, .blobs(noBytes), .integers(absent.map { _ in 0 }), .integers(none),
+                ids, newVersions, .blobs(noBytes), .integers(absent.map { _ in 0 }), .integers(none),
                 .blobs(noBytes)))
-        queries.append(deleteRows.guarded(rows.ids, rows.versions))
+        queries.append(deleteRows.guarded(ids, newVersions))
         return queries
     }
 
@@ -107,6 +114,8 @@ enum UserRows {
         FROM (SELECT FROM users WHERE user_id = $1 AND version = $2 FOR SHARE) AS kept
         """)
 
+    // MARK: Maintenance
+
     static let attributePage = Statement(
         "attribute_page",
         """
@@ -116,7 +125,7 @@ enum UserRows {
     static let expired = Statement(
         "expired_profiles",
         "SELECT user_id, profile IS NULL FROM users WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2")
-    /// Selects the rows that neither have anything nor are referred to by a distributed table.
+    /// Selects the rows that have neither a profile nor attributes, and that no distributed table refers to.
     static let emptyRows = Statement(
         "empty_rows",
         """
@@ -125,7 +134,7 @@ enum UserRows {
             AND NOT EXISTS (SELECT FROM goal_events WHERE goal_events.user_id = users.user_id)
             AND NOT EXISTS (SELECT FROM user_goals WHERE user_goals.user_id = users.user_id)
         """)
-    /// Ends ``ProfileRecord/maybeEmpty`` of rows.
+    /// Removes the mark ``ProfileRecord/maybeEmpty`` from rows.
     static let unmarkRows = Statement(
         "unmark_rows",
         "UPDATE users SET expires_at = NULL WHERE user_id = ANY($1) AND expires_at = \(ProfileRecord.maybeEmpty.milliseconds)"
@@ -139,6 +148,7 @@ enum UserRows {
         JOIN pg_dist_placement ON shardid = get_shard_id_for_distribution_column('users', asked.user_id)
         """)
 
+    /// Decodes the rows of ``nodes``: the node of each user.
     static func nodes(_ rows: Rows) -> [Identifier: Int64] {
         var nodes: [Identifier: Int64] = [:]
         for row in rows { nodes[row.identifier(0)] = row.integer(1) }
@@ -150,9 +160,11 @@ extension ProfileRecord {
     /// The value of `expires_at` in a row that may have become empty, so that the next sweep looks at it.
     static let maybeEmpty = Instant.epoch
 
-    /// When a sweep looks for what has expired, or `nil` if nothing will: at the first expiry, or up to a sixteenth of the
-    /// time until then later, and at most 18 hours. An assignment that is renewed at each visit thus seldom changes the
-    /// index, and PostgreSQL can update the row in place (HOT). Readers know the exact time.
+    /// Returns the value of `expires_at`: when a sweep looks for expired assignments; `nil` if none will expire.
+    ///
+    /// This is the first expiry, rounded up: by up to a sixteenth of the time until then, and by at most 18 hours. So
+    /// an assignment that is renewed at each visit seldom changes the index, and PostgreSQL can update the row in place
+    /// (HOT). Readers know the exact time.
     func sweptAt(from now: Instant) -> Instant? {
         guard let expiry = earliestExpiry, expiry > now else { return earliestExpiry }
         let bits = Int64.bitWidth - (expiry - now).milliseconds.leadingZeroBitCount

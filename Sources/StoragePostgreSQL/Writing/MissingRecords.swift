@@ -3,19 +3,24 @@ import Chronology
 import Dispatch
 import Storage
 
-/// The data that rules have asked for and that a transaction must read before it applies them again. All of it is read in one
-/// exchange.
+/// The data that rules have asked for, and that a transaction must read before it applies the rules again. One exchange
+/// reads all of it.
 struct MissingRecords {
+    /// The users whose rows are missing.
     var rows: Set<Identifier> = []
     var newestDatafile = false
     var definedAttributes = false
     var series = false
+    /// The users for whom it is unknown whether another server has erased them.
     var erasures: Set<Identifier> = []
+    /// The experiments whose allocation periods are missing.
     private var periods: Set<Identifier> = []
+    /// The experiments whose statuses are missing.
     private var statuses: Set<Identifier> = []
-    /// What else is stored of users.
+    /// The parts of users' records in other tables.
     private var parts: [Identifier: UserParts] = [:]
 
+    /// Adds a part of a user's records.
     mutating func add(_ part: UserRecords.Part, of userID: Identifier) {
         switch part {
         case .profile, .attributes: break
@@ -33,7 +38,7 @@ struct MissingRecords {
             && statuses.isEmpty && parts.isEmpty
     }
 
-    /// A query, and what to do with its rows.
+    /// A query, and a closure that gives its rows to the transaction.
     typealias Reading = (query: SQLQuery, take: (Rows, OptimisticTransaction) -> Void)
 
     /// Returns the queries. Those of users' rows come first: if anything changes after a version was read, the write
@@ -42,23 +47,30 @@ struct MissingRecords {
     /// - Parameters:
     ///   - rowStatement: selects users' rows.
     ///   - locked: the users whose rows are locked already; `nil` to lock none.
-    ///   - store: of this server, whose own erasures do not count.
+    ///   - store: the store of this server. The erasures that it made itself do not count.
     func readings(_ rowStatement: Statement, locked: [Identifier]?, of store: PostgreSQLStore) -> [Reading] {
         var readings: [Reading] = []
         if !rows.isEmpty {
             if locked != nil {
                 for userID in rows.sorted() { readings.append((UserRows.lockRow(.text(userID.string)), { _, _ in })) }
             }
-            // All in one statement: what several users have must be of one moment, and a row that does not exist yet cannot
-            // be locked.
+            // Reads the rows of all users in one statement, also of those that are locked already: they must be of one
+            // moment, and a row that does not exist yet cannot be locked.
             let users = rows.union(locked ?? []).sorted()
-            readings.append((rowStatement(.texts(users.map(\.string))), { $1.takeRows($0, of: users) }))
+            readings.append(
+                (
+                    rowStatement(.texts(users.map(\.string))),
+                    { rows, transaction in transaction.takeRows(rows, of: users) }
+                ))
         }
         if newestDatafile {
             readings.append(
                 (
                     ProjectStateRow.read(),
-                    { $1.newestDatafileVersion = $0.first.map { ProjectStateRow.newestDatafile(in: $0) } ?? 0 }
+                    { rows, transaction in
+                        transaction.newestDatafileVersion =
+                            rows.first.map { ProjectStateRow.newestDatafile(in: $0) } ?? 0
+                    }
                 ))
         }
         if definedAttributes {
@@ -85,6 +97,7 @@ struct MissingRecords {
         return readings + readingsOfParts(isDistributed: store.isDistributed)
     }
 
+    /// Reads when users were erased by other servers.
     private func readingsOfErasures(_ server: Int64) -> [Reading] {
         guard !erasures.isEmpty else { return [] }
         let hashes = Dictionary(erasures.map { (ErasureRules.hash($0), $0) }, uniquingKeysWith: { first, _ in first })
@@ -92,8 +105,8 @@ struct MissingRecords {
             (
                 ErasureRows.ages(.integers(hashes.keys.map { $0 }), .integer(server)),
                 { [erasures] rows, transaction in
-                    // Slightly later than the database's own time: at worst an event is dropped, but no erased user is
-                    // restored.
+                    // Slightly later than the time of the query in the database. So an event may be dropped that came
+                    // just after an erasure, but no erased user is restored.
                     transaction.erasures.checkedAt = DispatchTime.now().uptimeNanoseconds
                     for userID in erasures { transaction.erasures.ages[userID] = .infinity }
                     for row in rows {
@@ -106,7 +119,7 @@ struct MissingRecords {
         ]
     }
 
-    /// Reads what experiments have, such as periods.
+    /// Reads elements of experiments, such as allocation periods.
     private static func readings<Element>(
         of experimentIDs: Set<Identifier>, _ rows: KeyedRows,
         into known: ReferenceWritableKeyPath<OptimisticTransaction, [Identifier: [Element]]>,
@@ -123,13 +136,15 @@ struct MissingRecords {
         return [(.each(rows, of: experimentIDs.sorted()), take)]
     }
 
-    /// The parts of all users that are rows of one kind, which one statement reads.
+    /// The rows of one kind that are parts of users' records. One statement reads them for all users.
     private struct PartsOfUsers {
         let rows: UserRecords.PartRows
-        /// The parts of which these rows are read first.
+        /// The parts that begin with these rows; a part may consist of rows of several kinds.
         var begun: [(userID: Identifier, part: UserRecords.Part)] = []
+        /// The keys of the rows.
         var keys: [[SQLValue]] = []
 
+        /// Gives the rows to their users.
         func take(_ found: Rows, _ transaction: OptimisticTransaction) {
             for (userID, part) in begun { transaction.users[userID]?.begin(part) }
             switch rows.owner {
@@ -144,6 +159,7 @@ struct MissingRecords {
         }
     }
 
+    /// Groups the parts of all users by the kind of their rows.
     private func readingsOfParts(isDistributed: Bool) -> [Reading] {
         var kinds: [PartsOfUsers] = []
         var places: [String: Int] = [:]
@@ -165,7 +181,8 @@ struct MissingRecords {
     }
 }
 
-/// Parts of a user's records that are to be read together, or have been.
+/// A set of parts of a user's records: those that are to be read, or those that have been read. Parts that overlap are
+/// combined, so that each row is read once.
 struct UserParts {
     private var parts: Set<UserRecords.Part> = []
     private var totals: Set<UserRecords.TotalKey> = []
@@ -173,7 +190,7 @@ struct UserParts {
 
     mutating func insert(_ part: UserRecords.Part) {
         switch part {
-        // One statement for the users who need one and those who need all.
+        // All exposures of the user: one statement then serves users who need one exposure and users who need all.
         case .exposure: parts.insert(.exposures)
         case .removals: parts.insert(Self.removals)
         case .someTotals(let keys): totals.formUnion(keys)
@@ -193,11 +210,12 @@ struct UserParts {
         }
     }
 
+    /// The parts to read.
     var all: [UserRecords.Part] {
         Array(parts) + (totals.isEmpty ? [] : [.someTotals(Array(totals))])
             + (eventsSince.map { [.goalEvents(since: $0)] } ?? [])
     }
 
-    /// All removals are read, of any time.
+    /// The removals of any time, in place of those since some time.
     private static let removals = UserRecords.Part.removals(since: .distantPast)
 }

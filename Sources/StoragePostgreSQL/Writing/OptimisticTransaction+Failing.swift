@@ -2,7 +2,10 @@ import Bucketing
 import Dispatch
 import Storage
 
+/// What happens to the changes of a transaction that failed: they are tried again together, in parts, or alone, or they
+/// fail.
 extension OptimisticTransaction {
+    /// Reacts to the error of a statement.
     func failed(_ error: PostgreSQLError) {
         connection.isInTransaction = false
         switch error.remedy {
@@ -43,7 +46,10 @@ extension OptimisticTransaction {
         }
     }
 
-    /// - Parameter concernsAll: `false` if the cause is a locked row, or one node of a distributed database.
+    /// Fails all changes.
+    ///
+    /// - Parameter concernsAll: `false` if the cause is a locked row, or one node of a distributed database, so that
+    ///   changes of other users may succeed.
     func fail(_ error: StorageError, concernsAll: Bool = true) {
         store.failed(changes.reduce(0) { $0 + $1.count })
         if concernsAll { store.writesFail(error) }
@@ -75,12 +81,13 @@ extension OptimisticTransaction {
         users = [:]
         newestDatafileVersion = nil
         attributeNames = nil
-        (readPeriods, readStatuses) = ([:], [:])
+        readPeriods = [:]
+        readStatuses = [:]
         series = nil
         erasures = ([:], 0)
     }
 
-    /// Fails changes that nobody waits for any more.
+    /// Fails changes whose deadline is over.
     ///
     /// - Returns: whether any are left.
     func failOverdue() -> Bool {
@@ -109,22 +116,24 @@ extension OptimisticTransaction {
             case .success(let rows):
                 let free = Set(rows[1].map { $0.identifier(0) })
                 separate(Set(stored).subtracting(free))
-            // Somebody has locked the table.
+            // Somebody has locked the whole table.
             case .failure(let error) where error.state == PostgreSQLError.lockNotAvailable: separate([])
             case .failure(let error): failed(error)
             }
         }
     }
 
+    /// Lets the changes of users with locked rows wait, and ends with the others.
     private func separate(_ locked: Set<Identifier>) {
         func isBlocked(_ change: PendingChange) -> Bool { change.steps.contains { locked.contains($0.userID) } }
-        let (blocked, others) = (changes.filter(isBlocked), changes.filter { !isBlocked($0) })
+        let blocked = changes.filter(isBlocked)
+        let others = changes.filter { !isBlocked($0) }
         guard blocked.isEmpty else {
             session.block(blocked)
             changes = []
             return ended(others)
         }
-        // Something else is locked, or the row is free by now.
+        // Something other than a user's row is locked, or the row is free by now.
         waitsForLocks = true
         forget()
         start()

@@ -5,24 +5,33 @@ import Storage
 
 /// One transaction for many changes of users, with optimistic concurrency control: it reads the users' records, applies
 /// the rules, and writes a user only if the version of the row is still the one that was read. No row is locked while
-/// rules are applied. After a version conflict it reads and applies again; after several conflicts, with the rows
-/// locked.
+/// rules are applied.
 ///
-/// If the changes concern only the contents of users' rows, a conflict concerns only its user. Otherwise the whole
-/// transaction is repeated.
+/// ```
+/// start → apply → write → settle     completes the changes that are durable
+///         ↑   ↓             ↓
+///          read          tryAgain    starts again with the changes that conflict
+/// ```
+///
+/// After a version conflict it starts again; after several conflicts, with the rows locked. If the changes concern only
+/// the contents of users' rows, a conflict concerns only its user. Otherwise the whole transaction is repeated.
 final class OptimisticTransaction {
     let session: PostgreSQLSession
     let store: PostgreSQLStore
     let connection: Connection
+    /// The changes that are not settled yet.
     var changes: [PendingChange]
     /// Called at the end, with the changes that must be tried again in other transactions.
     let ended: ([PendingChange]) -> Void
     /// Whether the transaction waits for locks as long as its changes may.
     var waitsForLocks: Bool
+    /// The number of conflicts so far.
     var conflicts = 0
-    /// Whether the users' rows are locked.
+    /// Whether the users' rows are locked when they are read.
     var isLocking = false
+    /// When the present attempt began.
     var startedAt = DispatchTime.now()
+    /// The number of reads of the present attempt.
     var reads = 0
 
     // MARK: What was read
@@ -32,16 +41,21 @@ final class OptimisticTransaction {
     var attributeNames: [UInt32: Identifier]?
     /// The allocation periods of experiments, as they were read.
     var readPeriods: [Identifier: [AllocationPeriod]] = [:]
+    /// The histories of experiments' statuses.
     var readStatuses: [Identifier: [StatusPeriod]] = [:]
     /// The series of all experiments with their version, as this process or transaction has read them.
     var series: VersionedSeries?
-    /// Seconds since users were erased; infinite for those who were not.
+    /// How long ago other servers had erased users at the time of the check, in seconds; infinite for users who were not
+    /// erased. The time of the check is in monotonic nanoseconds.
     var erasures: (ages: [Identifier: Double], checkedAt: UInt64) = ([:], 0)
+    /// The data that steps have asked for and that are not read yet.
     var missing = MissingRecords()
 
     // MARK: What is to be written
 
+    /// The time of the changes.
     private(set) var now = Instant.epoch
+    /// The writes beside the users' rows.
     private(set) var effects = TransactionEffects()
 
     /// The number of conflicts after which rows are locked.
@@ -110,7 +124,7 @@ final class OptimisticTransaction {
         let context = RuleContext(store.settings.rules, at: now)
         let users = change.userIDs.compactMap { user($0) }
         guard users.count == records.count else {
-            // Run the rule only to learn what else it needs, so that it is read together with the rows.
+            // Runs the rule only to learn what else it needs, so that all of it is read together with the rows.
             var ignored = TallyChanges()
             _ = try? change.rule(&records, &ignored, context)
             for index in records.indices {
@@ -135,6 +149,7 @@ final class OptimisticTransaction {
         }
     }
 
+    /// Performs the writes that a rule has requested.
     private func perform(_ records: UserRecords, of user: UserState) {
         for write in records.writes {
             effects.perform(write, of: user, at: now)
@@ -154,6 +169,9 @@ final class OptimisticTransaction {
         return isComplete
     }
 
+    /// Fills in one part.
+    ///
+    /// - Returns: `false` if it has to be read first.
     private func fill(_ part: UserRecords.Part, _ records: inout UserRecords, of user: UserState) -> Bool {
         switch part {
         case .definedAttributes:
@@ -188,29 +206,32 @@ final class OptimisticTransaction {
         }
     }
 
-    /// Makes the commit fail if the row of a user who was only read has changed, or if there was none and is one now.
+    /// Makes the commit fail if the row of a user who was only read has changed, was deleted, or was inserted since.
     func keep(_ user: UserState) {
         effects.keptVersions.updateValue(user.version, forKey: user.userID)
     }
 
+    /// Counts a change that a rule refused.
     func refused() {
         effects.refusals += 1
     }
 
     // MARK: Reading and applying
 
-    /// When the first of the changes is due, in monotonic nanoseconds.
+    /// When the oldest change fails without a response of the database, in monotonic nanoseconds.
     private var deadline: UInt64 { session.deadline(since: changes.lazy.map(\.submittedAt).min() ?? session.now) }
 
+    /// Runs statements on the transaction's connection.
     func run(_ queries: [SQLQuery], _ completion: @escaping Connection.Completion) {
         connection.run(queries, by: deadline, completion)
     }
 
-    /// Begins a transaction. Sessions of the server have the limits of most; those behind a pooler have none.
+    /// The statements that begin a transaction. The limits of most transactions are settings of the session; a session
+    /// behind a pooler has none.
     private var begin: [SQLQuery] {
         let configuration = store.configuration
         guard waitsForLocks || configuration.usesPooler else { return [Statement.begin()] }
-        // So that the server gives up first, and the connection stays.
+        // Ends before the deadline, so that the server gives up first and the connection stays usable.
         let left = Double(Int64(bitPattern: deadline &- session.now)) / 1e9 - configuration.lockPatience
         return [
             Statement.begin(),
@@ -220,24 +241,26 @@ final class OptimisticTransaction {
         ]
     }
 
+    /// Begins an attempt.
     func start() {
         guard failOverdue() else { return }
         if isLocking {
             connection.isInTransaction = true
-            // Their rows are the first thing that is read.
+            // Locks the rows of all users before anything else is read.
             missing.rows = Set(changes.flatMap { $0.steps.map(\.userID) })
             return read()
         }
         apply()
     }
 
+    /// Applies the steps of all changes to what was read, and then writes, or reads what is missing.
     private func apply() {
         now = store.clock.now()
         series = series ?? store.knownSeries
         effects = TransactionEffects()
         missing = MissingRecords()
         for user in users.values { user.reset() }
-        // After a step that lacks data the others still run, so that all missing data are read at once. Then all steps
+        // If a step lacks data, the others still run, so that all missing data are read at once. After that, all steps
         // are applied again.
         for change in changes {
             for step in change.steps { _ = step.apply(self) }
@@ -245,6 +268,7 @@ final class OptimisticTransaction {
         if missing.isEmpty { write() } else { read() }
     }
 
+    /// Reads what is missing, and applies the steps again.
     private func read() {
         reads += 1
         guard reads <= Self.readLimit else {
@@ -265,6 +289,7 @@ final class OptimisticTransaction {
         }
     }
 
+    /// Takes the rows of users that were read.
     func takeRows(_ rows: Rows, of userIDs: [Identifier]) {
         for userID in userIDs { users[userID] = UserState(userID, hasFeed: store.hasFeed) }
         for row in rows {
@@ -276,11 +301,14 @@ final class OptimisticTransaction {
 
     // MARK: Writing
 
+    /// Writes the changed users and the other effects, and commits.
     private func write() {
         let changed = users.values.filter { $0.hasChanged || $0.changesOtherTables }.sorted { $0.userID < $1.userID }
         guard !changed.isEmpty || !effects.isEmpty else { return endWithoutWriting() }
+        // The users of whom the feed gets entries.
         let fed = users.values.filter { !$0.feed.isEmpty }.sorted { $0.userID < $1.userID }
-        // Citus cannot insert into the feed what a statement on other nodes returns.
+        // Divisible: a conflict of one user leaves the writes of the others valid. Citus cannot insert into the feed
+        // what a statement on other nodes returns.
         let isDivisible =
             effects.isEmpty && !changed.contains { $0.changesOtherTables } && (fed.isEmpty || !store.isDistributed)
         let rows = UserRowWrites(changed, isGuarded: !isDivisible, feeds: isDivisible && !fed.isEmpty, at: now)
@@ -304,8 +332,8 @@ final class OptimisticTransaction {
         }
     }
 
-    /// The versions of rows that are not written, but must not change until the commit, nor be inserted: those that were
-    /// only read, and those of users who have no row while something else about them is deleted.
+    /// Returns the versions of rows that are not written, but must stay as they were read until the commit: rows of
+    /// users who were only read, and missing rows of users about whom something else is deleted.
     private func unwrittenVersions(_ changed: [UserState]) -> [Identifier: Int64?] {
         var versions = effects.keptVersions
         for user in changed {
@@ -315,14 +343,15 @@ final class OptimisticTransaction {
         return versions
     }
 
-    /// Completes changes that write nothing. Their results are based on committed data, so they need a commit only if
-    /// that data may not have reached the standby: if the commit that wrote it was cut off by a restart, for example.
+    /// Completes changes that write nothing. Their results depend on committed data, so they need a commit of their own
+    /// only if the data may not have reached the standby, for example because a restart cut off the wait of the commit
+    /// that wrote it.
     private func endWithoutWriting() {
-        // A change of two users has a transaction of its own.
+        // A change of two users, which has a transaction of its own.
         if store.isDistributed, users.count > 1, changes.count == 1, changes[0].steps.count == 1 { return confirm() }
         let areRefused = effects.refusals == changes.reduce(0) { $0 + $1.count }
         let awaitsStandby = store.configuration.cluster.isSynchronous && !areRefused
-        // Nothing to do for the known series may be too little for the present ones.
+        // The changes write nothing for the series that this process knows, but might for newer ones.
         let checks = effects.seriesVersion.map { [SeriesRows.expect(.integer($0))] } ?? []
         guard isLocking || awaitsStandby || !checks.isEmpty else { return settle(conflicts: [], []) }
         connection.isInTransaction = false
@@ -336,8 +365,8 @@ final class OptimisticTransaction {
         }
     }
 
-    /// Completes a change of two users that writes nothing if both are still as they were read: two nodes of a distributed
-    /// database are not read at the same moment.
+    /// Completes a change of two users that writes nothing if both are still as they were read: two nodes of a
+    /// distributed database are not read at the same moment.
     private func confirm() {
         let userIDs = users.keys.sorted()
         connection.isInTransaction = false
@@ -370,6 +399,7 @@ final class OptimisticTransaction {
         if changes.isEmpty { ended([]) } else { tryAgain() }
     }
 
+    /// Counts the committed transaction in the metrics.
     private func count(_ written: [UserState]) {
         var transaction = CommittedTransaction()
         transaction.changes = changes.reduce(0) { $0 + $1.count } - effects.refusals

@@ -26,20 +26,20 @@ final class Outcome<Value> {
     }
 }
 
-/// Changes that wait for a transaction, with one completion.
+/// One or more changes of users that wait for an ``OptimisticTransaction``, with one completion.
 final class PendingChange {
     /// Monotonic nanoseconds.
     let submittedAt = DispatchTime.now().uptimeNanoseconds
     /// The number of changes, including refused ones.
     let count: Int
-    /// The memory that they take, estimated.
+    /// The memory that the changes take, estimated.
     let bytes: Int
     /// The steps that are not durable yet, in order.
     var steps: [ChangeStep]
     let kind: Kind
     /// Whether the change gets a transaction of its own, for instance after it failed together with others.
     var isAlone = false
-    /// The node of a distributed database that it concerns; set after it failed together with other changes.
+    /// The node of a distributed database that has the users' rows; set after the change failed together with others.
     var node: Int64?
     private let completion: (StorageError?) -> Void
 

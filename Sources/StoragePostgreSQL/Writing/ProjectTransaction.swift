@@ -2,15 +2,17 @@ import Dispatch
 import Storage
 
 /// A change of data that all users share (datafiles, attributes, segments, the audit log), or of a sticky document.
-/// Each has its own transaction, in which it locks, reads and writes.
+/// Each has its own ``ProjectTransaction``, which locks, reads, applies the rule, and writes.
 final class ProjectChange {
     /// Monotonic nanoseconds.
     let submittedAt = DispatchTime.now().uptimeNanoseconds
-    /// The statements that keep other transactions from changing what is read.
+    /// The statements that keep other transactions from changing what is read. Their rows may be read, too.
     let lock: [SQLQuery]
     let reads: [SQLQuery]
-    /// Returns what to write, if anything, given the rows of ``lock`` and ``reads``. Each attempt calls it.
+    /// Applies the rule to the rows of ``lock`` and ``reads``. Returns the statements that write, and the number of
+    /// their audit entries. Each attempt calls it.
     let writes: ([Rows]) -> (queries: [SQLQuery], auditEntries: Int)
+    /// Called once with `nil` if the change is durable, or with the reason why it failed.
     let complete: (StorageError?) -> Void
     /// The memory that the change takes while it waits, estimated.
     let bytes: Int
@@ -65,12 +67,15 @@ final class ProjectTransaction {
     private func write(_ rows: [Rows]) {
         let (queries, auditEntries) = change.writes(rows)
         connection.isInTransaction = false
-        // What made a change needless may not have reached the standby.
-        let isSynchronous = session.store.configuration.cluster.isSynchronous
-        let end =
-            queries.isEmpty
-            ? isSynchronous ? [Statement.awaitStandby(), Statement.commit()] : [Statement.rollback()]
-            : queries + [Statement.commit()]
+        let end: [SQLQuery]
+        if !queries.isEmpty {
+            end = queries + [Statement.commit()]
+        } else if session.store.configuration.cluster.isSynchronous {
+            // The result depends on what was read, which may not have reached the standby yet.
+            end = [Statement.awaitStandby(), Statement.commit()]
+        } else {
+            end = [Statement.rollback()]
+        }
         connection.run(end, by: deadline) { [self] result in
             switch result {
             case .success:
@@ -90,6 +95,7 @@ final class ProjectTransaction {
         session.store.committed(transaction)
     }
 
+    /// Tries again after a serialization failure or a deadlock; otherwise fails the change.
     private func failed(_ error: PostgreSQLError) {
         connection.isInTransaction = false
         let waited = Double(DispatchTime.now().uptimeNanoseconds &- change.submittedAt) / 1e9

@@ -2,39 +2,49 @@ import Bucketing
 import Chronology
 import Storage
 
-/// The writes of a transaction that are not part of one user's ``UserState``.
+/// The writes of a transaction that are not part of one user's ``UserState``, and the conditions under which it may
+/// commit.
+///
+/// Rules request writes, which ``perform(_:of:at:)`` records. ``queries(_:server:feed:isDistributed:at:)`` turns them
+/// into statements.
 struct TransactionEffects {
     var tallies = TallyChanges()
     /// The newest datafile that the changes depend on.
     var newestDatafile: Int64?
     /// The version of the series that the changes depend on.
     ///
-    /// A series is tracked from some commit on, and is then filled with users who did something before. Whoever stores an
-    /// event without knowing the series must therefore commit before it, or not at all: series change under the lock of
-    /// event numbers, exclusively, and a transaction compares their version under that lock, which it keeps until its commit. A
-    /// transaction that knows the series and one that fills it write the same user's row, so that one of them is repeated; if
-    /// the one that fills writes nothing, it has read no event that counts, and the other has computed the user's totals
-    /// itself.
+    /// Why the version is compared: a series is tracked from some commit on. After that commit it is filled with the
+    /// users who had events before. So a transaction that stores an event without knowing the series must commit before
+    /// the series is tracked, or not at all. For this, series change under the lock of event numbers, and a transaction
+    /// that stores events compares the version under the same lock, which it keeps until its commit.
+    ///
+    /// A transaction that knows the series and one that fills it write the same user's row, so one of them is repeated.
+    /// If the filling one writes nothing, it has read no event that counts, and the other one has computed the user's
+    /// totals itself.
     var seriesVersion: Int64?
-    /// The series that have new values of breakdowns, by number. Under the lock, nobody else has added others meanwhile.
+    /// The series that have new values of breakdowns, by number. Written under the lock, after the comparison of the
+    /// version, so that no values of other transactions are lost.
     private(set) var putSeries: [Int64: TrackedSeries] = [:]
-    /// Users who were erased, or became part of another.
+    /// Users who were erased, or merged into another (the account).
     private var removals: [(userID: Identifier, account: Identifier?)] = []
-    /// Since when nothing must have happened to users, by hashes of their ids.
+    /// Users who must not have been erased or merged since a time, by the hashes of their ids.
     private var expectedUsers: [Int64: Instant] = [:]
     /// Erasures and merges, for the feed.
     private var feedRemovals: [FeedRemoval.Cause] = []
     private(set) var auditEntries: [AuditEntry] = []
-    /// In the order in which they arrived.
+    /// New exposures, in the order in which they arrived.
     private var exposures: [StoredExposure] = []
+    /// New goal events, in the order in which they arrived.
     private var goalEvents: [GoalEvent] = []
+    /// Whether to notify all servers of a change of projects.
     private var changesProjects = false
+    /// New allocation periods.
     private(set) var periods: [AllocationPeriod.OfExperiment] = []
     /// Users whose goal events and audit entries move to another user.
     private var takenOver: [(from: Identifier, to: Identifier)] = []
     /// Users whose sticky documents are deleted.
     private var stickyErasures: [Identifier] = []
-    /// The versions of rows that were only read, and must not have changed at the commit; `nil`: there was no row.
+    /// The versions of rows that were only read, and must still be the same at the commit; `nil`: there must be no row.
     var keptVersions: [Identifier: Int64?] = [:]
     /// The number of changes that a rule refused.
     var refusals = 0
@@ -85,7 +95,7 @@ struct TransactionEffects {
         }
     }
 
-    /// Makes the commit fail if the user has been erased, or become part of another, since this time.
+    /// Makes the commit fail if the user was erased, or merged into another, at this time or later.
     mutating func expectNoRemoval(of userID: Identifier, since time: Instant) {
         let hash = ErasureRules.hash(userID)
         expectedUsers[hash] = min(expectedUsers[hash] ?? time, time)
@@ -95,7 +105,8 @@ struct TransactionEffects {
     ///
     /// - Parameters:
     ///   - users: the users that have changed, in the order of their ids.
-    ///   - feed: what the feed says of all users; empty if it is written elsewhere, or not at all.
+    ///   - feed: the entries of all users for the feed; empty if the statements of the rows write them, or there is no
+    ///     feed.
     func queries(
         _ users: [UserState], server: Int64, feed: [UInt8], isDistributed: Bool, at now: Instant
     ) -> [SQLQuery] {
@@ -103,7 +114,7 @@ struct TransactionEffects {
         func add<Element>(_ elements: [Element], _ query: ([Element]) -> SQLQuery) {
             if !elements.isEmpty { queries.append(query(elements)) }
         }
-        // Now that the users' rows are locked.
+        // Checked now, because the users' rows are locked.
         add(expectedUsers.sorted { $0.key < $1.key }) {
             ErasureRows.expectNoRemoval(.integers($0.map(\.key)), .instants($0.map(\.value)))
         }
@@ -147,110 +158,10 @@ struct TransactionEffects {
         return queries
     }
 
+    /// Returns the statements that insert entries into the feed.
     private func feed(_ entries: [UInt8], isDistributed: Bool, at now: Instant) -> [SQLQuery] {
         guard !entries.isEmpty else { return [] }
         return (isDistributed ? [FeedRows.assignTransaction()] : [])
             + [FeedRows.insert(.instant(now), .bytes(entries))] + feedRemovals.flatMap { $0.statements(number: nil) }
-    }
-}
-
-/// The statements that write users' rows.
-struct UserRowWrites {
-    private(set) var queries: [SQLQuery] = []
-    /// The users of each statement.
-    private var touched: [[Identifier]] = []
-
-    /// - Parameters:
-    ///   - users: in the order of their ids, in which rows are locked.
-    ///   - isGuarded: whether the transaction fails if a row has changed since it was read.
-    ///   - feeds: whether each statement puts the entries of the users whom it has changed into the feed.
-    init(_ users: [UserState], isGuarded: Bool, feeds: Bool, at now: Instant) {
-        var fed: Set<Identifier> = []
-        func add(
-            _ some: [UserState], _ statement: Statement, _ parameters: [SQLValue]
-        ) {
-            guard !some.isEmpty else { return }
-            var statement = isGuarded ? statement.guarded : statement
-            var parameters = [.texts(some.map(\.userID.string))] + parameters
-            touched.append(some.map(\.userID))
-            let entries = feeds ? some.map { fed.contains($0.userID) ? [] : $0.feed.bytes } : []
-            if entries.contains(where: { !$0.isEmpty }) {
-                fed.formUnion(some.map(\.userID))
-                parameters += [.instant(now), .blobs(entries)]
-                statement = statement.feeding(time: parameters.count - 1, entries: parameters.count)
-            }
-            queries.append(statement.query(parameters))
-        }
-        let kept = users.filter { $0.version != nil && !$0.deletesRow }
-        let profiles = kept.filter { $0.profileChanged || $0.attributesChanged && !$0.needsRow }
-        var versions: [Identifier: Int64] = [:]
-        for user in kept { versions[user.userID] = user.version }
-        func expected(_ some: [UserState]) -> SQLValue { .integers(some.map { versions[$0.userID] }) }
-        func renewed(_ some: [UserState]) -> SQLValue {
-            for user in some { versions[user.userID] = UserRows.newVersion() }
-            return .integers(some.map { versions[$0.userID] })
-        }
-        let (formerProfiles, newProfiles) = (expected(profiles), renewed(profiles))
-        add(
-            profiles, UserRows.updateProfiles,
-            [
-                formerProfiles, newProfiles, .blobs(profiles.map { $0.record?.bytes }),
-                .integers(profiles.map { Int64($0.record?.count ?? 0) }),
-                .instants(
-                    profiles.map { user in
-                        user.record.map { $0.sweptAt(from: now) } ?? ProfileRecord.maybeEmpty
-                    }),
-            ])
-        let attributes = kept.filter(\.attributesChanged)
-        let (formerAttributes, newAttributes) = (expected(attributes), renewed(attributes))
-        add(
-            attributes, UserRows.updateAttributes,
-            [formerAttributes, newAttributes, .blobs(attributes.map(\.attributes))])
-        let others = kept.filter { !$0.profileChanged && !$0.attributesChanged }
-        let (formerOthers, newOthers) = (expected(others), renewed(others))
-        add(others, UserRows.updateVersions, [formerOthers, newOthers])
-        let deleted = users.filter(\.deletesRow)
-        add(deleted, UserRows.deleteRows, [.integers(deleted.map(\.version))])
-        let inserted = users.filter { ($0.version == nil || $0.deletesRow) && $0.needsRow }
-        add(
-            inserted, UserRows.insertRows,
-            [
-                .integers(inserted.map { _ in UserRows.newVersion() }), .blobs(inserted.map { $0.record?.bytes }),
-                .integers(inserted.map { Int64($0.record?.count ?? 0) }),
-                .instants(inserted.map { $0.record?.sweptAt(from: now) }), .blobs(inserted.map(\.attributes)),
-            ])
-    }
-
-    /// Returns the users whose rows have changed since they were read, so that nothing was written.
-    ///
-    /// - Parameter results: of ``queries``.
-    func conflicts(_ results: ArraySlice<Rows>) -> Set<Identifier> {
-        var conflicts: Set<Identifier> = []
-        for (users, rows) in zip(touched, results) where rows.count < users.count {
-            let changed = Set(rows.map { $0.identifier(0) })
-            conflicts.formUnion(users.filter { !changed.contains($0) })
-        }
-        return conflicts
-    }
-}
-
-extension UserState {
-    /// The profile to store; `nil` for none.
-    var record: ProfileRecord? {
-        if case .present(let record) = profile { record } else { nil }
-    }
-
-    /// By how much the change alters the numbers of profiles and assignments.
-    var profileDifference: (profiles: Int64, assignments: Int64) {
-        guard profileChanged else { return (0, 0) }
-        func numbers(_ profile: UserRecords.Stored<ProfileRecord>) -> (profiles: Int64, assignments: Int64) {
-            switch profile {
-            case .absent: (0, 0)
-            case .present(let record): (1, Int64(record.count))
-            case .damaged: (1, 0)
-            }
-        }
-        let (before, after) = (numbers(stored.profile), numbers(profile))
-        return (after.profiles - before.profiles, after.assignments - before.assignments)
     }
 }

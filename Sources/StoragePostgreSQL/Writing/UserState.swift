@@ -2,14 +2,16 @@ import Bucketing
 import Chronology
 import Storage
 
-/// What a transaction knows of one user: the records that were read, and the records after the rules.
+/// What an ``OptimisticTransaction`` knows of one user: the records as they were read, and the records after the rules,
+/// with the writes that lead from one to the other.
 final class UserState {
     let userID: Identifier
 
     // MARK: As it was read
 
-    /// The version of the row; `nil` if there is none.
+    /// The version of the row; `nil` if there is no row.
     private(set) var version: Int64?
+    /// The encoded attributes; `nil` for none.
     private var readAttributes: [UInt8]?
     /// The other parts that have been read.
     private var known = UserParts()
@@ -18,14 +20,15 @@ final class UserState {
 
     // MARK: After the rules
 
-    /// Except the attributes. What is shared by all users is the transaction's.
+    /// The records, except the attributes. Parts that all users share are in the transaction.
     private(set) var records: UserRecords
+    /// The encoded attributes; `nil` for none.
     private(set) var attributes: [UInt8]?
     private(set) var profileChanged = false
     private(set) var attributesChanged = false
     /// Whether the row that was read is to be deleted, unless a later change needs it.
     private(set) var deletesRow = false
-    /// Whether the user is erased, or becomes part of another: nobody may store anything about the user meanwhile.
+    /// Whether the user is erased, or merged into another: nobody may store anything about the user meanwhile.
     private(set) var isRemoved = false
     /// Whether the rows in other tables are to be deleted.
     private(set) var isErased = false
@@ -34,7 +37,7 @@ final class UserState {
     private(set) var putTotals: [UserRecords.TotalKey: UserGoal] = [:]
     private(set) var putForcedVariations: [ForcedVariation] = []
     private(set) var deletedForcedVariations: [ForcedVariation] = []
-    /// What the feed says of the user; empty if there is none.
+    /// The entries of the user for the feed; empty if there is no feed.
     private(set) var feed = FeedEncoder()
     private let hasFeed: Bool
     /// Whether rows in other tables change, so that the version of the user's row must protect them.
@@ -60,20 +63,35 @@ final class UserState {
         stored.begin(part)
     }
 
+    /// Takes a row of a part that was begun.
     func take(_ row: ResultRow, _ part: UserRecords.PartRows) {
         part.take(row, &stored)
     }
 
     /// Discards the changes of the rules.
     func reset() {
-        (records, attributes) = (stored, readAttributes)
-        (profileChanged, attributesChanged, needsGuard) = (false, false, false)
-        (isErased, isRemoved, deletesRow) = (false, false, false)
-        (deletedTotals, putTotals, putForcedVariations, deletedForcedVariations) = ([], [:], [], [])
+        records = stored
+        attributes = readAttributes
+        profileChanged = false
+        attributesChanged = false
+        needsGuard = false
+        isErased = false
+        isRemoved = false
+        deletesRow = false
+        discardOtherWrites()
         feed = FeedEncoder()
     }
 
+    /// Discards the writes of totals and forced variations.
+    private func discardOtherWrites() {
+        deletedTotals = []
+        putTotals = [:]
+        putForcedVariations = []
+        deletedForcedVariations = []
+    }
+
     var profile: UserRecords.Stored<ProfileRecord> { records.profile }
+    /// Whether the user's row gets a new version.
     var hasChanged: Bool { profileChanged || attributesChanged || needsGuard }
     /// Whether anything but the contents of the user's row changes.
     var changesOtherTables: Bool { isErased || needsGuard || deletesRow || isRemoved }
@@ -82,17 +100,19 @@ final class UserState {
         if case .absent = profile { attributes != nil || needsGuard } else { true }
     }
 
+    /// Stores a profile; `nil` deletes it. Not for the feed.
     func set(_ profile: ProfileRecord?) {
         records.profile = profile.map { .present($0) } ?? .absent
         profileChanged = true
     }
 
-    /// Stores a profile on behalf of somebody, for readers of the feed, too.
+    /// Stores a profile that somebody has changed, and adds the change to the feed.
     func put(_ record: ProfileRecord, replacing stored: ProfileRecord?) {
         set(record)
         if hasFeed { feed.append(record, replacing: stored, of: userID) }
     }
 
+    /// Stores attributes; `nil` deletes them.
     func set(_ attributes: AttributeRecord?) {
         self.attributes = attributes?.bytes
         attributesChanged = true
@@ -152,14 +172,15 @@ final class UserState {
             records.otherRecords.goalEvents.count += 1
             needsGuard = true
         case .putAttributes(let record, _): set(record.isEmpty ? nil : record)
-        // The other user's events are unknown here: a merge has a transaction of its own.
+        // The events that move here need not be added to the records: a merge has a transaction of its own, so no other
+        // rule reads them.
         case .takeOver: needsGuard = true
         case .putPeriod, .putSeries, .expectNewestDatafile: break
         case .eraseStickyDocuments: records.stickyDocuments = []
         case .eraseOtherRecords: eraseOtherRecords()
         case .noteRemoval:
             isRemoved = true
-            // For later changes of the same transaction.
+            // Later changes of the same transaction must see the removal.
             records.removals.append(
                 RemovedUser(userHash: ErasureRules.hash(userID), removedAt: .distantFuture, account: nil))
             if version != nil { deletesRow = true }
@@ -167,6 +188,7 @@ final class UserState {
         }
     }
 
+    /// Removes a forced variation of an experiment from the records and from earlier writes.
     private func remove(_ variation: ForcedVariation) {
         func isSame(_ other: ForcedVariation) -> Bool {
             other.sdkKey == variation.sdkKey && other.experimentKey == variation.experimentKey
@@ -176,13 +198,18 @@ final class UserState {
         deletedForcedVariations.removeAll(where: isSame)
     }
 
-    /// Discards earlier writes of the same transaction, too. Later ones are written after the erasure.
+    /// Erases everything but the profile. Also discards earlier writes of the same transaction; later ones are written
+    /// after the erasure.
     private func eraseOtherRecords() {
         attributes = nil
         attributesChanged = true
-        (records.exposures, records.totals, records.forcedVariations) = ([], [:], [])
-        (records.goalEvents, records.senderIDs, records.otherRecords) = ([], [], .init())
-        (deletedTotals, putTotals, putForcedVariations, deletedForcedVariations) = ([], [:], [], [])
+        records.exposures = []
+        records.totals = [:]
+        records.forcedVariations = []
+        records.goalEvents = []
+        records.senderIDs = []
+        records.otherRecords = .init()
+        discardOtherWrites()
         isErased = true
         needsGuard = false
     }

@@ -1,8 +1,9 @@
 import Bucketing
 import JSON
 
-/// A bounded cache of user records: a ring buffer, in which new entries overwrite the oldest, and a hash table of positions
-/// in it. An entry costs its bytes plus 16, and about 8 in the table. It needs no allocation.
+/// A bounded cache of user records: a ring buffer, in which new entries overwrite the oldest ones, and a hash table of
+/// positions in the ring. An entry takes 16 bytes beside its key and value, and about 8 in the table. Adding one
+/// allocates nothing, unless the table grows.
 ///
 /// ```
 /// ring   | … oldest entry | … | newest entry | free … |
@@ -12,8 +13,9 @@ import JSON
 final class RecordCache {
     /// The result of a lookup.
     enum Finding: Equatable {
+        /// The user is not in the cache.
         case unknown
-        /// The user has no record.
+        /// The user has no record in the database.
         case absent
         case record([UInt8])
     }
@@ -21,8 +23,14 @@ final class RecordCache {
     private static let headerSize = 16
     /// The initial number of slots; the table doubles before it is more than half full.
     private static let firstTableSize = 1_024
+    /// The value length of a user without a record.
     private static let absentLength = UInt32.max
+
+    // Flags of entries.
+
+    /// The entry is in the table.
     private static let alive: UInt32 = 1
+    /// The entry was removed, and only takes space until it is overwritten.
     private static let dead: UInt32 = 2
     /// Marks the unused end of the ring, where the next entry did not fit.
     private static let filler: UInt32 = 3
@@ -35,8 +43,9 @@ final class RecordCache {
     private var next = 0
     /// The number of bytes between `oldest` and `next`, including dead entries and fillers.
     private(set) var usedBytes = 0
+    /// The number of entries that are alive.
     private(set) var count = 0
-    /// Not an array: each access to an element would be a call.
+    /// The hash table. Not an array: each access to an element would be a call.
     private var table: UnsafeMutableBufferPointer<UInt32>
 
     /// - Parameter bytes: the size of the ring. The system provides the memory as it fills.
@@ -82,6 +91,7 @@ final class RecordCache {
         if let slot = slot(of: key) { remove(slot) }
     }
 
+    /// Empties the cache, and shrinks the table.
     func removeAll() {
         guard usedBytes > 0 else { return }
         oldest = 0
@@ -94,6 +104,8 @@ final class RecordCache {
 
     // MARK: The ring
 
+    /// Stores the record of a user, in place of the present one.
+    ///
     /// - Parameter slot: the slot of the user's present entry, if any.
     private func put(_ record: UnsafeRawBufferPointer?, _ key: UserKey, in slot: Int?) {
         let size = Self.size(key.bytes.count, record?.count ?? 0)
@@ -148,6 +160,7 @@ final class RecordCache {
         }
     }
 
+    /// Returns the size of an entry with its header and padding.
     private static func size(_ keyLength: Int, _ valueLength: Int) -> Int {
         (headerSize + keyLength + valueLength + 7) & ~7
     }
@@ -179,10 +192,12 @@ final class RecordCache {
 
     // MARK: The table
 
+    /// Returns the offset in the ring of the entry in a slot.
     private func position(_ slot: Int) -> Int {
         (Int(table[slot]) - 1) * 8
     }
 
+    /// Returns the slot of a user's entry; `nil` if there is none.
     private func slot(of key: UserKey) -> Int? {
         let hash = Self.hash(key)
         let bytes = key.bytes
@@ -232,8 +247,9 @@ final class RecordCache {
         remove(slot)
     }
 
-    /// Removes an entry from the table and moves later ones up that linear probing would no longer find (Knuth, The Art of
-    /// Computer Programming, volume 3, 6.4, algorithm R). Its bytes stay in the ring until they are overwritten.
+    /// Removes an entry from the table, and moves entries behind it up that linear probing would no longer find (Knuth,
+    /// The Art of Computer Programming, volume 3, 6.4, algorithm R). The bytes of the entry stay in the ring until they
+    /// are overwritten.
     private func remove(_ slot: Int) {
         store(Self.dead, at: position(slot) + 12)
         count -= 1

@@ -36,7 +36,7 @@ public final class SQLiteCopy: CopyTarget {
         try DatabaseFile(path: path).prepare(lockTimeout: 10)
         let copy = try SQLiteCopy(path)
         do throws(SQLiteError) {
-            // Before its last transaction, an interrupted copy may lose its last writes: they are written again.
+            // Writes need not be durable before the last transaction: a repeated copy writes lost ones again.
             try copy.connection.execute("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 16384")
         } catch {
             throw DatabaseError(path, error)
@@ -72,7 +72,8 @@ public final class SQLiteCopy: CopyTarget {
         return found
     }
 
-    /// Joins two tables; SQLite merges both in the order of users.
+    /// Returns a query for users with their profiles and attributes, which are in two tables. SQLite merges both in the
+    /// order of the users' ids.
     private static func users(_ condition: String, _ limit: Int) -> String {
         """
         SELECT user_id, profiles.record, expires_at, user_attributes.record FROM (
@@ -106,11 +107,10 @@ public final class SQLiteCopy: CopyTarget {
 
     public func replace(_ old: [CopiedRow], with new: [CopiedRow], in table: StoredTable) throws {
         try transaction { () throws(SQLiteError) in
-            let parts: [(name: String, table: StoredTable)] =
-                table == .users ? [("profiles", table), ("user_attributes", table)] : [(table.rawValue, table)]
-            for part in parts {
+            let names = table == .users ? ["profiles", "user_attributes"] : [table.rawValue]
+            for name in names {
                 let condition = table.keyNames.enumerated().map { "\($1) = ?\($0 + 1)" }.joined(separator: " AND ")
-                let delete = try statement("DELETE FROM \(part.name) WHERE \(condition)")
+                let delete = try statement("DELETE FROM \(name) WHERE \(condition)")
                 for row in old { try delete.run { $0.bind(row.values.prefix(table.keyCount)) } }
             }
             guard table != .users else { return try insertUsers(new) }
@@ -124,6 +124,7 @@ public final class SQLiteCopy: CopyTarget {
         }
     }
 
+    /// Inserts users into both of their tables. A row has the id, the profile, its expiry, and the attributes.
     private func insertUsers(_ rows: [CopiedRow]) throws(SQLiteError) {
         let profile = try statement(
             "INSERT OR REPLACE INTO profiles (user_id, record, expires_at) VALUES (?1, ?2, ?3)")
@@ -135,7 +136,8 @@ public final class SQLiteCopy: CopyTarget {
     }
 
     public func finish(_ counters: CopiedCounters) throws {
-        var (profiles, assignments): (Int64, Int64) = (0, 0)
+        var profiles: Int64 = 0
+        var assignments: Int64 = 0
         try statement("SELECT record FROM profiles").run(row: { row in
             profiles += 1
             assignments += Int64((try? ProfileRecord(checking: row.bytes(0)))?.count ?? 0)
@@ -164,6 +166,7 @@ public final class SQLiteCopy: CopyTarget {
         _ = try connection.checkpoint(.restart, lockTimeout: 10)
     }
 
+    /// Runs a write transaction, which counts as a commit of Holdfast.
     private func transaction(_ body: () throws(SQLiteError) -> Void) throws(SQLiteError) {
         try connection.execute("BEGIN IMMEDIATE; UPDATE counters SET commits = commits + 1")
         do throws(SQLiteError) {
@@ -198,8 +201,9 @@ extension Statement {
     }
 }
 
-/// The table of the ``CopyMark``, which only a target of a copy has.
+/// The table `copy_state` with the ``CopyMark``, which only the target of a copy has.
 enum CopyState {
+    /// Returns the mark; `nil` if the database is not the target of a copy.
     static func read(_ connection: Connection) throws(SQLiteError) -> CopyMark? {
         guard try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'copy_state'") > 0 else {
             return nil
@@ -209,6 +213,8 @@ enum CopyState {
         }.first
     }
 
+    /// Refuses a database whose copy is not complete.
+    ///
     /// - Parameter ends: whether to remove the mark of a complete copy, because a server uses the database from now on.
     /// - Throws: ``DatabaseError`` if a copy into the database is not complete.
     static func expectFinished(path: String, ends: Bool = false) throws(DatabaseError) {

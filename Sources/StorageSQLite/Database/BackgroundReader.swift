@@ -2,7 +2,7 @@ import Bucketing
 import Storage
 import Synchronization
 
-/// Reads on its own thread, one request at a time, so that event loops need not wait.
+/// Reads on its own thread, with its own connection, one request at a time, so that event loops need not wait.
 final class BackgroundReader: @unchecked Sendable {
     // Safe: mutable state is accessed on the queue only.
     private let file: DatabaseFile
@@ -11,10 +11,11 @@ final class BackgroundReader: @unchecked Sendable {
     private var connection: Connection?
     private var isClosed = false
     private let limit: Int
+    /// The number of queries that wait or are in progress.
     private let reads = Atomic<Int>(0)
 
     /// - Parameters:
-    ///   - name: the thread's.
+    ///   - name: the name of the thread.
     ///   - limit: the maximum number of queries at the same time; more are refused.
     init(file: DatabaseFile, lockTimeout: Double, name: String, limit: Int = .max) {
         self.limit = limit
@@ -23,7 +24,7 @@ final class BackgroundReader: @unchecked Sendable {
         self.lockTimeout = lockTimeout
     }
 
-    /// Reads, and blocks the caller until then.
+    /// Reads, and blocks the caller until the result is there.
     func read<Value: Sendable>(
         _ body: @escaping @Sendable (Connection) throws(SQLiteError) -> Value
     ) throws(StorageError) -> Value {
@@ -32,6 +33,7 @@ final class BackgroundReader: @unchecked Sendable {
         return try outcome.wait().get()
     }
 
+    /// Reads without blocking the caller.
     func read<Value: Sendable>(
         _ body: @escaping @Sendable (Connection) throws(SQLiteError) -> Value
     ) async throws(StorageError) -> Value {

@@ -3,22 +3,26 @@ import Synchronization
 
 /// Copies the write-ahead log into the database, so that the log can restart.
 ///
-/// SQLite would do this within a commit, which would then wait for thousands of pages. Here another connection copies
-/// while commits go on, and syncs, in passes until a pass finds few new pages. The writer copies those.
+/// SQLite would do this within a commit, which would then take as long as copying thousands of pages. Instead, another
+/// connection copies and syncs while commits go on. It repeats this until a pass finds few new pages. The writer then
+/// copies the last pages between two commits, when nobody adds any.
 ///
 /// A failed checkpoint does not fail a commit, whose pages are safe in the log. The next checkpoint copies the whole
 /// log again.
 final class Checkpointer: Sendable {
     private enum Stage {
         case idle
+        /// The copying connection is at work.
         case copying
+        /// The writer copies the rest after its next commit.
         case nearlyDone
     }
 
     private struct State {
         var stage = Stage.idle
-        /// The number of pages in the log that starts a checkpoint.
+        /// The number of pages in the log that starts the next checkpoint.
         var threshold: Int
+        /// The number of failed checkpoints.
         var failures: UInt64 = 0
     }
 
@@ -54,12 +58,14 @@ final class Checkpointer: Sendable {
     /// How long commits may wait, in seconds, until readers have released the log. Readers hold it for one batch.
     private static let patience = 0.1
 
-    /// A pass that copies at most this many pages is the last: the writer copies the rest in about the time of a
-    /// commit.
+    /// A pass that copies at most this many pages is the last one: the writer copies the remaining pages in about the
+    /// time of a commit.
     private static let fewPages = 2_048
+    /// The maximum number of passes.
     private static let passes = 4
 
     private let state: Mutex<State>
+    /// Whether the last checkpoint failed, which was reported.
     private let isFailing = Atomic<Bool>(false)
     private let copier = Mutex(Copier())
     private let queue = DispatchQueue(label: "sqlite-checkpoint", qos: .utility)
@@ -95,6 +101,7 @@ final class Checkpointer: Sendable {
         if copier.withLock({ $0.mustCopyAll }) { connection?.setCheckpointOnClose(false) }
     }
 
+    /// Copies on the checkpointer's queue, while commits go on.
     private func copy() {
         copier.withLock { copier in
             do throws(SQLiteError) {
@@ -120,9 +127,10 @@ final class Checkpointer: Sendable {
         }
     }
 
+    /// Copies the last pages on the writer's queue, between two commits.
     private func finish(on connection: Connection) {
         let isComplete = copier.withLock { copier in
-            // The whole log is too much to copy between two commits.
+            // After a failure the whole log must be copied, which is too much between two commits.
             guard !copier.mustCopyAll else { return false }
             do throws(SQLiteError) {
                 try file.contents?.expectOwn(on: connection)
@@ -159,8 +167,9 @@ final class Checkpointer: Sendable {
         }
     }
 
-    /// Resets the count of copied pages. Other processes rely on it, and the kernel does not report the failure to one
-    /// that opens the database later: they must not count pages as copied that may be lost.
+    /// Counts and reports a failed checkpoint, and resets the count of copied pages in the log's index. Other processes
+    /// rely on that count, and the kernel does not report the failure to a process that opens the database later. So
+    /// pages that may be lost must not count as copied.
     private func didFail(_ error: SQLiteError, on connection: Connection?) {
         guard !error.isBusy else { return }
         state.withLock { $0.failures += 1 }

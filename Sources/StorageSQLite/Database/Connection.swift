@@ -4,8 +4,12 @@ import Glibc
 import Storage
 
 /// A connection to a database file, used by one thread or queue at a time.
+///
+/// It prepares each statement once and keeps it. What concerns the write-ahead log is in `Connection+Log.swift`.
 final class Connection {
+    /// What a connection may do.
     enum Access {
+        /// Reads only.
         case read
         /// Reads the database file as it is without its write-ahead log, and takes no locks.
         case readWithoutLog
@@ -16,19 +20,23 @@ final class Connection {
         case create
     }
 
-    /// Configures SQLite at its first use. Has no effect if something else in the process has initialized SQLite before.
+    /// Disables SQLite's memory statistics, whose lock all threads would share. Has no effect if something else in the
+    /// process has initialized SQLite before.
     static let isConfigured = csqlite_do_not_count_memory() == SQLITE_OK
 
-    private let handle: OpaquePointer
+    /// The connection of the C library.
+    let handle: OpaquePointer
     /// The number of pages in the write-ahead log after this connection's last commit; see ``countLogPages()``.
     private(set) var logPages = 0
-    /// Keyed by the address of the SQL text, which is a literal.
+    /// The prepared statements of SQL literals, by the address of the text.
     private var statements: [UnsafePointer<UInt8>: Statement] = [:]
-    /// Keyed by the name of the query.
+    /// The prepared statements of queries, by name.
     private var queries: [String: Statement] = [:]
+    /// The prepared INSERT statements.
     private var inserts: [StoredTable: Statement] = [:]
-    private let busyHandler: BusyHandler
-    private var logIndex: UnsafeMutableRawPointer?
+    let busyHandler: BusyHandler
+    /// The index of the write-ahead log in shared memory; `nil` before ``watchLog()``.
+    var logIndex: UnsafeMutableRawPointer?
     /// Whether a new connection should replace this one.
     var needsReopening = false
 
@@ -71,6 +79,8 @@ final class Connection {
         sqlite3_close_v2(handle)
     }
 
+    /// Returns the URI with which SQLite ignores the write-ahead log and takes no locks
+    /// (https://sqlite.org/uri.html#uriimmutable).
     private static func immutableURI(_ path: String) -> String {
         let escaped = path.utf8.map { byte in
             let scalar = Unicode.Scalar(byte)
@@ -94,7 +104,8 @@ final class Connection {
         return statement
     }
 
-    /// Returns the statement of a query, which is prepared at its first use.
+    /// Returns the statement of a query, which is prepared at its first use. Queries of all stores have PostgreSQL's
+    /// parameters (`$1`); SQLite's are `?1`.
     private func statement(_ query: SQLQuery) throws(SQLiteError) -> Statement {
         if let known = queries[query.name] {
             assert(known.sql == query.sql.replacing("$", with: "?"), "two statements are called \(query.name)")
@@ -154,7 +165,7 @@ final class Connection {
         return Result { () throws(StorageError) in try reading.finish() }
     }
 
-    /// Returns a new statement for a text that is put together.
+    /// Returns a new statement, which is not kept, for a text that is composed at run time.
     func prepare(_ sql: String) throws(SQLiteError) -> Statement {
         try Statement.prepare(sql, on: handle)
     }
@@ -187,7 +198,7 @@ final class Connection {
         return value
     }
 
-    /// Whether a transaction is open; SQLite itself rolls back after some errors.
+    /// Whether a transaction is open. After some errors SQLite has rolled back by itself.
     var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
 
     /// Sets whether closing the last connection copies the write-ahead log into the database.
@@ -205,189 +216,13 @@ final class Connection {
                 return SQLITE_OK
             }, Unmanaged.passUnretained(self).toOpaque())
     }
-
-    enum Checkpoint {
-        /// Copies what it can without waiting.
-        case passive
-        /// Blocks writers and waits for readers of the log, so that the next commit restarts the log.
-        case restart
-    }
-
-    /// Copies the write-ahead log into the database.
-    ///
-    /// - Parameter lockTimeout: how long it may wait, in seconds.
-    /// - Returns: the number of pages in the log at the start, and how many of them have been copied by now.
-    func checkpoint(
-        _ mode: Checkpoint, lockTimeout: Double = 0
-    ) throws(SQLiteError) -> (pages: Int, copied: Int) {
-        let usual = busyHandler.seconds
-        busyHandler.seconds = lockTimeout
-        defer { busyHandler.seconds = usual }
-        var (pages, copied): (Int32, Int32) = (0, 0)
-        let sqliteMode = mode == .passive ? SQLITE_CHECKPOINT_PASSIVE : SQLITE_CHECKPOINT_RESTART
-        let code = sqlite3_wal_checkpoint_v2(handle, "main", sqliteMode, &pages, &copied)
-        guard code == SQLITE_OK else { throw SQLiteError(handle, code) }
-        return (Int(pages), Int(copied))
-    }
-
-    /// Syncs the database file, so that the pages copied so far are durable. A checkpoint does so only if it copied all.
-    func synchronizeDatabase() throws(SQLiteError) {
-        guard let file = mainFile, let synchronize = file.pointee.pMethods?.pointee.xSync else { return }
-        let code = synchronize(file, SQLITE_SYNC_NORMAL)
-        // The call bypassed the connection, which has no error message.
-        guard code == SQLITE_OK else { throw SQLiteError(nil, code) }
-    }
-
-    /// Makes the next checkpoint copy the whole log again, because copied pages may never reach the disk: after a failed
-    /// sync Linux marks them clean, and later syncs skip them. As with ``watchLog()``, the connection must have read
-    /// something before.
-    ///
-    /// - Throws: a busy ``SQLiteError`` while another connection copies the log.
-    func forgetCopiedPages() throws(SQLiteError) {
-        watchLog()
-        guard let logIndex, let file = mainFile, let lock = file.pointee.pMethods?.pointee.xShmLock else {
-            throw SQLiteError(code: SQLITE_IOERR, message: "the index of the write-ahead log is not accessible")
-        }
-        // Lock slot 1 is the checkpoint lock: https://sqlite.org/walformat.html, section 2.3.
-        let code = lock(file, 1, 1, SQLITE_SHM_LOCK | SQLITE_SHM_EXCLUSIVE)
-        guard code == SQLITE_OK else {
-            throw SQLiteError(code: code, message: "another connection is copying the write-ahead log")
-        }
-        csqlite_forget_copied_pages(logIndex)
-        _ = lock(file, 1, 1, SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE)
-    }
-
-    /// The header of the log's index, which every commit of any process changes before it is acknowledged; `nil` before
-    /// ``watchLog()``.
-    var logHeader: LogHeader? { logIndex.map { LogHeader(at: $0) } }
-
-    /// How much of the log is in the database; `nil` before ``watchLog()``.
-    var logCopying: LogCopying? {
-        logIndex.map { LogCopying(salts: LogHeader(at: $0).salts, at: $0) }
-    }
-
-    /// Makes ``logHeader`` available, from SQLite's own mapping of the log's index, for the lifetime of the connection. The
-    /// connection must have read something before: only then has SQLite opened the log.
-    func watchLog() {
-        guard logIndex == nil, let file = mainFile, let map = file.pointee.pMethods?.pointee.xShmMap else { return }
-        var mapping: UnsafeMutableRawPointer?
-        if map(file, 0, 32_768, 0, &mapping) == SQLITE_OK { logIndex = mapping }
-    }
-
-    /// Commits the open write transaction.
-    ///
-    /// - Returns: the log's header before and after this commit; the latter is `nil` if another commit followed at once.
-    func commit() throws(SQLiteError) -> (former: LogHeader?, header: LogHeader?) {
-        // Nobody else commits while this connection holds the write lock.
-        let former = logHeader
-        try statement("COMMIT").run()
-        guard let former, let header = logHeader, header.isNext(after: former) else { return (former, nil) }
-        return (former, header)
-    }
-
-    /// Returns the last commit of any process, `nil` while commits come too fast to tell, and the number of changes of
-    /// projects by then. Do not call it in a transaction.
-    func lastCommit() throws(SQLiteError) -> (commit: Commit?, projectChanges: Int64) {
-        var counters: (commits: Int64, projectChanges: Int64) = (0, 0)
-        for _ in 0..<3 {
-            let header = logHeader
-            try statement("SELECT commits, project_changes FROM counters").run(row: {
-                counters = ($0.integer(0), $0.integer(1))
-            })
-            if logHeader == header {
-                return (Commit(number: counters.commits, header: header), counters.projectChanges)
-            }
-        }
-        return (nil, counters.projectChanges)
-    }
-
-    /// Returns the number of pages that this connection wrote, or tried to write, since the last call.
-    func takeWrittenPages() -> Int {
-        var (pages, highest): (Int32, Int32) = (0, 0)
-        sqlite3_db_status(handle, SQLITE_DBSTATUS_CACHE_WRITE, &pages, &highest, 1)
-        return Int(pages)
-    }
-
-    /// Writes pages of zeros after the end of the log, where the next commits go and nobody reads. Call it in a write
-    /// transaction only, so that nobody commits at the same time.
-    ///
-    /// - Throws: ``SQLiteError`` if the log cannot grow, for example because the disk is full.
-    func extendLog(pages: Int) throws(SQLiteError) {
-        guard let end = logHeader?.end, let log = logFile, let methods = log.pointee.pMethods?.pointee,
-            let write = methods.xWrite,
-            let size = methods.xFileSize
-        else { return }
-        var former: sqlite3_int64 = 0
-        var code = size(log, &former)
-        let zeros = [UInt8](repeating: 0, count: 64 << 10)
-        let goal = end.offset + sqlite3_int64(pages) * end.frameSize
-        var offset = end.offset
-        while code == SQLITE_OK, offset < goal {
-            let count = min(goal - offset, sqlite3_int64(zeros.count))
-            code = write(log, zeros, Int32(count), offset)
-            offset += count
-        }
-        // Also flushes the block that is still being collected; see Access.commit.
-        var reached: sqlite3_int64 = 0
-        if code == SQLITE_OK { code = size(log, &reached) }
-        guard code == SQLITE_OK else {
-            _ = methods.xTruncate?(log, max(former, end.offset))
-            // The call bypassed the connection, which has no error message.
-            throw SQLiteError(nil, code)
-        }
-    }
-
-    private var mainFile: UnsafeMutablePointer<sqlite3_file>? { file(SQLITE_FCNTL_FILE_POINTER) }
-    private var logFile: UnsafeMutablePointer<sqlite3_file>? { file(SQLITE_FCNTL_JOURNAL_POINTER) }
-
-    private func file(_ control: Int32) -> UnsafeMutablePointer<sqlite3_file>? {
-        var file: UnsafeMutablePointer<sqlite3_file>?
-        return sqlite3_file_control(handle, "main", control, &file) == SQLITE_OK ? file : nil
-    }
-
-    /// A file that this connection has open.
-    enum File {
-        case database
-        case log
-    }
-
-    /// Returns bytes of a file as they are there, past SQLite's cache; `nil` if the file is shorter.
-    ///
-    /// They are read through SQLite's own descriptor: closing another descriptor of the file would release the POSIX locks
-    /// of all connections in this process.
-    func bytes(_ count: Int, at offset: Int64, of file: File) throws(SQLiteError) -> [UInt8]? {
-        guard let file = file == .log ? logFile : mainFile, let read = file.pointee.pMethods?.pointee.xRead else {
-            return nil
-        }
-        var bytes = [UInt8](repeating: 0, count: count)
-        let code = read(file, &bytes, Int32(count), offset)
-        // The call bypassed the connection, which has no error message.
-        guard code == SQLITE_OK || code == Self.shortRead else { throw SQLiteError(nil, code) }
-        return code == SQLITE_OK ? bytes : nil
-    }
-
-    /// `SQLITE_IOERR_SHORT_READ`, a macro that Swift does not import.
-    private static let shortRead = SQLITE_IOERR | (2 << 8)
-
-    /// The size of the database file in bytes.
-    func databaseSize() throws(SQLiteError) -> Int64 {
-        var size: sqlite3_int64 = 0
-        guard let file = mainFile, let measure = file.pointee.pMethods?.pointee.xFileSize else { return 0 }
-        let code = measure(file, &size)
-        guard code == SQLITE_OK else { throw SQLiteError(nil, code) }
-        return size
-    }
-
-    /// The number of the first page of the table `counters`.
-    func rootOfCounters() throws(SQLiteError) -> Int64 {
-        try integer("SELECT rootpage FROM sqlite_schema WHERE name = 'counters'")
-    }
 }
 
 @available(*, unavailable) extension Connection: Sendable {}
 
 /// Waits for locks in short sleeps: the writers of several processes alternate, each for about a millisecond.
-private final class BusyHandler {
+final class BusyHandler {
+    /// How long a statement waits for a lock.
     var seconds: Double
     private var start = timespec()
 
@@ -405,6 +240,10 @@ private final class BusyHandler {
             }, context)
     }
 
+    /// Sleeps before the next attempt.
+    ///
+    /// - Parameter calls: how many times SQLite has called for the same lock.
+    /// - Returns: `false` if the time is over, so that the statement fails.
     private func wait(calls: Int32) -> Bool {
         var now = timespec()
         clock_gettime(CLOCK_MONOTONIC, &now)

@@ -5,44 +5,58 @@ import Synchronization
 /// Detects that the database or its write-ahead log was overwritten in place, for example by `cp backup holdfast.db`
 /// while a server runs. The files keep their identity then, and SQLite would continue to write into them.
 ///
-/// - The log must have the salts of the log's index in its header, and the checksum of the index in its last frame. The
-///   index is in memory, so overwriting the log does not change it. A log that was copied completely is not checked,
-///   because nobody reads it any more.
-/// - The database may be changed by checkpoints only. While the index shows no checkpoint since the last check, and the
-///   log has no more to copy, the header, the size and the page of `counters` must be the same. After a checkpoint, the
-///   file must not be shorter, and its last commit must be later than before, but not later than the last commit of
-///   all. Checkpoints and restarts of the log by other processes comply with this, too.
+/// - The header of the log must have the salts of the log's index, and the last frame must have the checksum of the
+///   index. The index is in shared memory, so overwriting the log does not change the index. A log that was copied into
+///   the database completely is not checked, because nobody reads it any more.
+/// - Only checkpoints may change the database. While the index shows no checkpoint since the last check, and nothing is
+///   left to copy, the header, the size and the page of the table `counters` must stay the same. After a checkpoint,
+///   the file must not be shorter. The number of its last commit must be higher than before, but not higher than that
+///   of the database with its log. Checkpoints and restarts of the log by other processes meet these conditions, too.
 ///
-/// Once a difference is found, nothing is read or written any more until the server is restarted.
+/// Once a difference is found, the store reads and writes nothing any more until the server is restarted.
 final class ContentsCheck: Sendable {
-    /// The state of the database file at the last check.
-    private struct Seen {
+    /// The state of the database file, without its log, at one check.
+    private struct FileState {
         var size: Int64
         var header: [UInt8]
         /// The page of the table `counters`, which has the number of the last commit.
         var page: [UInt8]
-        /// The number of the last commit in the file; `nil` after `VACUUM`, until the page is copied.
+        /// The number of the last commit in the file; `nil` after `VACUUM`, until a checkpoint has copied the page.
         var commit: Int64?
+        /// The number of the page.
         var root: Int64
+        /// How much of the log was copied.
         var copying: LogCopying
         /// Whether no checkpoint was under way while the file was read.
         var isSettled: Bool
 
-        var schema: ArraySlice<UInt8> { header[40..<44] }
+        /// The bytes of the header that change with the schema, the "schema cookie".
+        static let schemaBytes = 40..<44
+
+        var schema: ArraySlice<UInt8> { header[Self.schemaBytes] }
+
+        func hasSameContents(as other: FileState) -> Bool {
+            size == other.size && header == other.header && page == other.page
+        }
     }
 
     /// How often a check is repeated, because a checkpoint of another process may write the pages while they are read.
     private static let tries = 4
 
     private let path: String
-    private let seen = Mutex<Seen?>(nil)
+    /// The state at the last check; `nil` before the first one.
+    private let lastState = Mutex<FileState?>(nil)
+    /// The error of the check that found a difference.
     private let difference = Mutex<SQLiteError?>(nil)
+    /// Whether there is a ``difference``. Cheaper to read.
     private let isOverwritten = Atomic<Bool>(false)
 
     init(path: String) {
         self.path = path
     }
 
+    /// Checks nothing, but repeats the result of earlier checks.
+    ///
     /// - Throws: the ``SQLiteError`` of the check that found a difference.
     func expectNoDifference() throws(SQLiteError) {
         guard isOverwritten.load(ordering: .relaxed) else { return }
@@ -73,6 +87,7 @@ final class ContentsCheck: Sendable {
         }
     }
 
+    /// Returns how the files contradict what this process has written; `nil` if they do not.
     private func problem(on connection: Connection) throws(SQLiteError) -> String? {
         if let problem = try logProblem(on: connection) { return problem }
         return try databaseProblem(on: connection)
@@ -105,70 +120,113 @@ final class ContentsCheck: Sendable {
     // MARK: The database
 
     private func databaseProblem(on connection: Connection) throws(SQLiteError) -> String? {
-        let former = seen.withLock { $0 }
+        let former = lastState.withLock { $0 }
+        var now: FileState
+        switch try Self.readState(after: former, on: connection) {
+        case .state(let state): now = state
+        case .problem(let problem): return problem
+        case .unknown: return nil
+        }
+        if let former, former.schema == now.schema {
+            if let problem = Self.problem(from: former, to: now, on: connection) { return problem }
+            if now.hasSameContents(as: former) {
+                if former.copying != now.copying || former.isSettled != now.isSettled { store(now) }
+                return nil
+            }
+        }
+        if let problem = try Self.updateCommit(of: &now, after: former, on: connection) { return problem }
+        store(now)
+        return nil
+    }
+
+    private func store(_ state: FileState) {
+        lastState.withLock { $0 = state }
+    }
+
+    /// The result of reading the database file.
+    private enum Finding {
+        case state(FileState)
+        /// The file is certainly not the one that was opened.
+        case problem(String)
+        /// The index of the log is not accessible.
+        case unknown
+    }
+
+    /// Reads the state of the file, except for the number of its last commit.
+    private static func readState(
+        after former: FileState?, on connection: Connection
+    ) throws(SQLiteError) -> Finding {
+        // The state of checkpoints is read both before and after the pages: a checkpoint changes it before it writes,
+        // and may have ended when the pages are read.
         let copyingBefore = connection.logCopying
         guard let header = try connection.bytes(DatabaseHeader.length, at: 0, of: .database) else {
-            return "the database was emptied"
+            return .problem("the database was emptied")
         }
-        guard let read = DatabaseHeader(header), read.applicationID == DatabaseFile.applicationID else {
-            return "the file is not a Holdfast database any more"
+        guard let parsed = DatabaseHeader(header), parsed.applicationID == DatabaseFile.applicationID else {
+            return .problem("the file is not a Holdfast database any more")
         }
-        guard read.usesLog else { return "the database was replaced by one written without a log, as backups are" }
-        let isSameSchema = former.map { $0.schema == header[40..<44] } ?? false
+        guard parsed.usesLog else {
+            return .problem("the database was replaced by one written without a log, as backups are")
+        }
         let root: Int64
-        if let former, isSameSchema { root = former.root } else { root = try connection.rootOfCounters() }
+        if let former, former.schema == header[FileState.schemaBytes] {
+            root = former.root
+        } else {
+            root = try connection.rootOfCounters()
+        }
         let size = try connection.databaseSize()
-        guard let page = try connection.bytes(Int(read.pageSize), at: (root - 1) * Int64(read.pageSize), of: .database)
-        else { return "the database is shorter than before" }
-        // Reads the state of checkpoints both before and after the pages: a checkpoint changes it before it writes, and
-        // may have ended when the pages are read.
-        guard let copying = connection.logCopying else { return nil }
-        var now = Seen(
-            size: size, header: header, page: page, commit: former?.commit, root: root, copying: copying,
-            isSettled: copying == copyingBefore && copying.isComplete)
-        if let former, isSameSchema {
-            guard size >= former.size else { return "the database is shorter than before" }
-            let isUnchanged = size == former.size && header == former.header && page == former.page
-            // After a failed sync the count of copied pages is reset, so the file may have more pages than the index
-            // says.
-            let hasMore = connection.logHeader.map { $0.salts != copying.salts || $0.frames != copying.copied } ?? true
-            if former.isSettled, former.copying == copying, !hasMore, !isUnchanged {
-                return "the database was changed by something else than SQLite"
-            }
-            if isUnchanged {
-                if former.copying != copying || former.isSettled != now.isSettled {
-                    seen.withLock { [now] in $0 = now }
-                }
-                return nil
-            }
+        let pageSize = Int64(parsed.pageSize)
+        guard let page = try connection.bytes(Int(pageSize), at: (root - 1) * pageSize, of: .database) else {
+            return .problem("the database is shorter than before")
         }
-        if former?.page != page || now.commit == nil {
-            now.commit = CountersPage.commits(in: page)
-            guard let commit = now.commit else {
-                guard !isSameSchema else { return "the database was changed by something else than SQLite" }
-                seen.withLock { $0 = now }
-                return nil
-            }
-            if let known = former?.commit, commit <= known, isSameSchema {
-                return "the database ended with commit \(known), and now ends with commit \(commit)"
-            }
-            let newest = try connection.integer("SELECT commits FROM counters")
-            guard commit <= newest else {
-                return "the database ends with commit \(commit), though the last one is \(newest)"
-            }
+        guard let copying = connection.logCopying else { return .unknown }
+        return .state(
+            FileState(
+                size: size, header: header, page: page, commit: former?.commit, root: root, copying: copying,
+                isSettled: copying == copyingBefore && copying.isComplete))
+    }
+
+    /// Returns how a file with the same schema contradicts the last check; `nil` if it does not.
+    private static func problem(from former: FileState, to now: FileState, on connection: Connection) -> String? {
+        guard now.size >= former.size else { return "the database is shorter than before" }
+        // After a failed sync the count of copied pages is reset, so the file may have more pages than the index says.
+        let hasMore =
+            connection.logHeader.map { $0.salts != now.copying.salts || $0.frames != now.copying.copied } ?? true
+        if former.isSettled, former.copying == now.copying, !hasMore, !now.hasSameContents(as: former) {
+            return "the database was changed by something else than SQLite"
         }
-        let next = now
-        seen.withLock { $0 = next }
+        return nil
+    }
+
+    /// Sets the number of the last commit in the file.
+    ///
+    /// - Returns: how the number contradicts the last check or the database with its log; `nil` if it does not.
+    private static func updateCommit(
+        of now: inout FileState, after former: FileState?, on connection: Connection
+    ) throws(SQLiteError) -> String? {
+        guard former?.page != now.page || now.commit == nil else { return nil }
+        let isSameSchema = former?.schema == now.schema
+        now.commit = CountersPage.commits(in: now.page)
+        guard let commit = now.commit else {
+            return isSameSchema ? "the database was changed by something else than SQLite" : nil
+        }
+        if let known = former?.commit, commit <= known, isSameSchema {
+            return "the database ended with commit \(known), and now ends with commit \(commit)"
+        }
+        let newest = try connection.integer("SELECT commits FROM counters")
+        guard commit <= newest else {
+            return "the database ends with commit \(commit), though the last one is \(newest)"
+        }
         return nil
     }
 }
 
-/// The page of the table `counters`, as it is in the file
-/// (https://www.sqlite.org/fileformat.html#b_tree_pages).
+/// Decodes the page of the table `counters` as it is in the file
+/// (https://www.sqlite.org/fileformat.html#b_tree_pages): SQL would read the newer page in the log.
 enum CountersPage {
-    /// Returns the number of the last commit; `nil` if it is another page.
+    /// Returns the number of the last commit; `nil` if this is a page of another kind.
     static func commits(in page: [UInt8]) -> Int64? {
-        // A leaf of a table with one row.
+        // A leaf of a table with one row, whose position follows the header of the page.
         guard page.count >= 512, page[0] == 0x0D, page[3] == 0, page[4] == 1 else { return nil }
         var offset = Int(page[8]) << 8 | Int(page[9])
         func variableInteger() -> Int? {
@@ -182,15 +240,19 @@ enum CountersPage {
             }
             return nil
         }
+        // The row begins with its length and its number.
         guard variableInteger() != nil, variableInteger() == 1 else { return nil }
         let start = offset
-        // `id` is the row's number, which is not repeated; `commits` comes next.
+        // The record's header has its own length and the type of each column. The type of `id` is 0, because the row's
+        // number stands for it; `commits` is the next column.
         guard let length = variableInteger(), variableInteger() == 0, let type = variableInteger() else { return nil }
+        // The sizes of integers by type. Type 7 is a double; types 8 and 9 are the numbers 0 and 1.
         let sizes = [0, 1, 2, 3, 4, 6, 8, nil, 0, 0]
         guard sizes.indices.contains(type), let size = sizes[type], start + length + size <= page.count else {
             return nil
         }
         if type > 7 { return Int64(type - 8) }
+        // A signed integer, most significant byte first.
         let bytes = page[start + length..<start + length + size]
         return bytes.reduce(bytes.first.map { $0 > 0x7F ? -1 : 0 } ?? 0) { $0 << 8 | Int64($1) }
     }

@@ -6,12 +6,15 @@ import Migrations
 import Storage
 
 /// The file of a Holdfast database: recognizes it, migrates it to this program's version, and opens connections.
+///
+/// A store calls ``prepare(lockTimeout:)`` first, opens its writer, and then keeps ``opened()``, which also checks that
+/// the files stay in place.
 struct DatabaseFile: Sendable {
     let path: String
-    /// The files as of ``opened()``; empty before.
-    private var openFiles: [OpenFile] = []
-    /// What is in them; `nil` before ``opened()``.
-    private(set) var contents: ContentsCheck?
+    /// The files that must stay in place; empty before ``opened()``.
+    var openFiles: [OpenFile] = []
+    /// Checks the contents of the files; `nil` before ``opened()``.
+    var contents: ContentsCheck?
 
     init(path: String) {
         self.path = path
@@ -19,11 +22,13 @@ struct DatabaseFile: Sendable {
 
     /// "HdFt" in `PRAGMA application_id`, which marks a Holdfast database.
     static let applicationID: Int64 = 0x4864_4674
+    /// The size of a page in a new database, in bytes.
     private static let pageSize = 1_024
+    /// The version of this program's databases.
     static var version: Int64 { Int64(Migrations.sqlite.count) }
 
-    /// Creates the file if it does not exist, and migrates an older one in one transaction. A file of another program or of
-    /// a newer release is refused before anything is written to it.
+    /// Creates the file if it does not exist, and migrates an older one in one transaction. A file of another program
+    /// or of a newer release is refused before anything is written to it.
     ///
     /// - Returns: the file's former version; 0 for a new one.
     @discardableResult
@@ -32,13 +37,14 @@ struct DatabaseFile: Sendable {
         createPrivately()
         return try naming {
             let connection = try Connection(path: path, access: .create, lockTimeout: lockTimeout)
-            // The write-ahead log may hold a newer version than the file. If that is refused, the log must stay as it is.
+            // The write-ahead log may hold a newer version than the file. If that is refused, the log must stay as it
+            // is.
             connection.setCheckpointOnClose(false)
             let former = try connection.integer("PRAGMA user_version")
             try checkVersion(former)
             // Profiles are small and change one by one, so that small pages make small commits.
             if former == 0 { try connection.execute("PRAGMA page_size = \(Self.pageSize)") }
-            // Before the switch to the write-ahead log, so that the file itself is marked as ours from the start.
+            // Before the switch to the write-ahead log, so that the file itself has the application id from the start.
             if former < Self.version { try migrate(connection) }
             connection.setCheckpointOnClose(true)
             try useWriteAheadLog(connection)
@@ -46,8 +52,8 @@ struct DatabaseFile: Sendable {
         }
     }
 
-    /// Refuses a file that is not a Holdfast database, by its first bytes, and one beside the write-ahead log of another,
-    /// without side effects. A missing or empty file is accepted.
+    /// Refuses a file that is not a Holdfast database, and a file beside the write-ahead log of another one, without
+    /// side effects: reads only the header of the file and the log. A missing or empty file is accepted.
     func recognise() throws(DatabaseError) {
         guard sizes.database > 0 else { return try LeftLog.expectOwn(database: path) }
         guard let header = try naming({ try DatabaseHeader(path: path) }) else {
@@ -61,13 +67,14 @@ struct DatabaseFile: Sendable {
         try LeftLog.expectOwn(database: path)
     }
 
-    /// Creates the file readable by its owner only; SQLite gives the files beside it the same mode. A failure here recurs
-    /// and is reported when SQLite opens the file.
+    /// Creates the file readable by its owner only; SQLite gives the files beside it the same mode. A failure here
+    /// recurs and is reported when SQLite opens the file.
     private func createPrivately() {
         let descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         if descriptor >= 0 { close(descriptor) }
     }
 
+    /// Refuses the version of a newer release.
     private func checkVersion(_ found: Int64) throws(DatabaseError) {
         guard !(0...Self.version).contains(found) else { return }
         throw DatabaseError(
@@ -89,8 +96,8 @@ struct DatabaseFile: Sendable {
         }
     }
 
-    /// Switches to the write-ahead log, permanently. When several processes create the file at once, SQLite does not wait
-    /// for the lock that the first switch needs; this does.
+    /// Switches to the write-ahead log, permanently. Waits for the lock that the first switch needs, which SQLite does
+    /// not do: several processes may create the file at once.
     private func useWriteAheadLog(_ connection: Connection) throws(SQLiteError) {
         var tries = 0
         while true {
@@ -98,6 +105,7 @@ struct DatabaseFile: Sendable {
                 return try connection.execute("PRAGMA journal_mode = WAL")
             } catch {
                 tries += 1
+                // For up to five seconds.
                 guard error.isBusy, tries < 500 else { throw error }
                 usleep(10_000)
             }
@@ -157,82 +165,12 @@ struct DatabaseFile: Sendable {
     func connect(_ access: Connection.Access, lockTimeout: Double) throws(SQLiteError) -> Connection {
         try expectInPlace()
         let connection = try Connection(path: path, access: access, lockTimeout: lockTimeout)
-        // Only the writer's connection does, which checks the files' contents before.
+        // Only the writer's connection copies the log when it is closed, because it checks the contents of the files
+        // before.
         connection.setCheckpointOnClose(false)
         try connection.execute("PRAGMA schema_version")
         connection.watchLog()
         return connection
-    }
-
-    // MARK: The files in place
-
-    /// A file that SQLite has open.
-    private struct OpenFile: Sendable {
-        /// The name for operators.
-        let name: String
-        let path: String
-        let isLog: Bool
-        let identity: Identity?
-
-        var hasMoved: SQLiteError {
-            SQLiteError(
-                code: SQLiteError.fileHasMoved,
-                message:
-                    "the \(name) must stay in place while it is open; it was moved, deleted or replaced: restart the "
-                    + "server")
-        }
-    }
-
-    /// Distinguishes a file from another one at the same path.
-    private struct Identity: Equatable {
-        let device: dev_t
-        let inode: ino_t
-
-        /// - Returns: `nil` if the file does not exist.
-        init?(path: String) {
-            var status = stat()
-            guard stat(path, &status) == 0 else { return nil }
-            (device, inode) = (status.st_dev, status.st_ino)
-        }
-    }
-
-    /// Returns the file with the identity of all its parts, which must stay in place: SQLite deletes none of them while a
-    /// connection is open.
-    func opened() -> DatabaseFile {
-        var file = self
-        file.contents = ContentsCheck(path: path)
-        file.openFiles = [
-            ("database file", ""), ("write-ahead log", "-wal"), ("index of the write-ahead log", "-shm"),
-        ].map { name, suffix in
-            OpenFile(
-                name: name, path: path + suffix, isLog: suffix == "-wal", identity: Identity(path: path + suffix))
-        }
-        return file
-    }
-
-    /// Checks that all files are still in place: writes to a file that was moved or deleted are lost, even when synced.
-    ///
-    /// - Throws: ``SQLiteError/fileHasMoved`` if a path no longer leads to the open file;
-    ///   ``SQLiteError/fileWasOverwritten`` if that was noticed before.
-    func expectInPlace() throws(SQLiteError) {
-        try contents?.expectNoDifference()
-        for file in openFiles where Identity(path: file.path) != file.identity { throw file.hasMoved }
-    }
-
-    /// Checks that no other log has taken the place of the open one. Deleted files remain readable, but not once somebody
-    /// writes to another log through the same index.
-    ///
-    /// - Throws: ``SQLiteError/fileHasMoved``; ``SQLiteError/fileWasOverwritten`` if that was noticed before.
-    func expectNoOtherLog() throws(SQLiteError) {
-        try contents?.expectNoDifference()
-        for file in openFiles where file.isLog {
-            if let identity = Identity(path: file.path), identity != file.identity { throw file.hasMoved }
-        }
-    }
-
-    /// Whether the log was deleted and nobody has created another.
-    var lacksOnlyLog: Bool {
-        openFiles.allSatisfy { Identity(path: $0.path) == ($0.isLog ? nil : $0.identity) }
     }
 
     /// The sizes of the file and of its write-ahead log, in bytes.
@@ -245,15 +183,15 @@ struct DatabaseFile: Sendable {
     }
 }
 
-/// The header in the first 100 bytes of a database file (https://www.sqlite.org/fileformat.html#the_database_header),
-/// read without side effects.
+/// The first 100 bytes of a database file (https://www.sqlite.org/fileformat.html#the_database_header), read without
+/// side effects.
 struct DatabaseHeader {
     /// `PRAGMA application_id`
     let applicationID: Int64
     /// `PRAGMA user_version`
     let version: Int64
     let pageSize: UInt32
-    /// Whether the file is in the mode in which SQLite writes a log.
+    /// Whether the file is in the mode in which SQLite writes a write-ahead log.
     let usesLog: Bool
 
     static let length = 100

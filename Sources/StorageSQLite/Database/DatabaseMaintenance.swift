@@ -1,7 +1,8 @@
 import Glibc
 public import Storage
 
-/// Maintenance of a database file, also while servers use it.
+/// The commands of operators that concern a database file: migrate, back up and restore. Servers may use the file at
+/// the same time, except during a restore.
 public enum DatabaseMaintenance {
     /// Creates the database, or migrates it to this program's version.
     ///
@@ -12,8 +13,8 @@ public enum DatabaseMaintenance {
         return (Int(former), Int(DatabaseFile.version))
     }
 
-    /// Checks that a database can be read without a migration, so that a command that only reads does not migrate it under
-    /// an older server.
+    /// Checks that a database can be read without a migration, so that a command that only reads does not migrate it
+    /// under an older server.
     ///
     /// - Throws: ``DatabaseError``
     public static func expectCurrentVersion(path: String) throws(DatabaseError) {
@@ -28,7 +29,7 @@ public enum DatabaseMaintenance {
         } catch {
             throw DatabaseError(path, error)
         }
-        // Opening refuses a newer one.
+        // `recognise` has refused a newer one.
         guard version >= DatabaseFile.version else {
             throw DatabaseError(
                 path,
@@ -39,7 +40,7 @@ public enum DatabaseMaintenance {
 
     /// Writes a consistent copy of the database to a new file while servers go on reading and writing.
     ///
-    /// The copy is written under another name, and renamed once it is complete and durable.
+    /// The copy is written under a temporary name, and gets its final name once it is complete and durable.
     ///
     /// - Throws: ``DatabaseError``, also if the target exists.
     public static func backUp(path: String, to target: String) throws(DatabaseError) {
@@ -83,6 +84,7 @@ public enum DatabaseMaintenance {
         target + ".partial"
     }
 
+    /// Gives a complete copy its final name.
     private static func publish(_ partial: String, _ descriptor: Int32, as target: String) throws(DatabaseError) {
         // Unlike rename, link does not replace a file that has appeared in the meantime.
         guard fsync(descriptor) == 0, link(partial, target) == 0 else {

@@ -3,7 +3,7 @@ import Glibc
 public import Storage
 
 extension DatabaseMaintenance {
-    /// What a restored database holds.
+    /// What a restored database contains.
     public struct Restored: Sendable {
         public let version: Int
         public let profiles: Int
@@ -14,12 +14,12 @@ extension DatabaseMaintenance {
 
     /// Puts a checked copy of a backup in place of the database, and keeps the former files beside it.
     ///
-    /// The copy is complete and durable before it gets the database's name in one step. If the process dies between that
-    /// step and the next, which moves the former write-ahead log away, servers refuse to start, and restoring again helps.
+    /// The copy is complete and durable before it gets the database's name in one step. The next step moves the former
+    /// write-ahead log away. If the process dies between the two, servers refuse to start, and restoring again helps.
     ///
     /// - Parameter date: distinguishes the names of the former files.
-    /// - Throws: ``DatabaseError`` if the backup is damaged or of a newer release, or a process uses the database; nothing
-    ///   has changed then.
+    /// - Throws: ``DatabaseError`` if the backup is damaged or of a newer release, or a process uses the database;
+    ///   nothing has changed then.
     public static func restore(_ backup: String, to path: String, date: String) throws(DatabaseError) -> Restored {
         guard access(backup, F_OK) == 0 else { throw DatabaseError(backup, "it must exist") }
         guard !areSame(backup, path) else {
@@ -34,17 +34,21 @@ extension DatabaseMaintenance {
         let descriptor = try claim(partial)
         defer { close(descriptor) }
         do throws(DatabaseError) {
-            let (version, profiles, assignments) = try copyChecked(backup, to: partial)
+            let contents = try copyChecked(backup, to: partial)
             let former = try replace(path, by: partial, descriptor, date: date)
-            return Restored(version: version, profiles: profiles, assignments: assignments, former: former)
+            return Restored(
+                version: contents.version, profiles: contents.profiles, assignments: contents.assignments,
+                former: former)
         } catch {
             unlink(partial)
             throw error
         }
     }
 
+    /// Whether two paths lead to one file.
     private static func areSame(_ path: String, _ other: String) -> Bool {
-        var (first, second) = (stat(), stat())
+        var first = stat()
+        var second = stat()
         return stat(path, &first) == 0 && stat(other, &second) == 0 && first.st_dev == second.st_dev
             && first.st_ino == second.st_ino
     }
@@ -68,7 +72,8 @@ extension DatabaseMaintenance {
             var lock = flock()
             lock.l_type = Int16(F_WRLCK)
             lock.l_whence = Int16(SEEK_SET)
-            (lock.l_start, lock.l_len) = (file.start, file.length)
+            lock.l_start = file.start
+            lock.l_len = file.length
             guard fcntl(descriptor, F_SETLK, &lock) == 0 else {
                 defer { descriptors.forEach { close($0) } }
                 throw DatabaseError(path, "no process may use it during a restore; one does: stop its servers first")
@@ -77,9 +82,16 @@ extension DatabaseMaintenance {
         return descriptors
     }
 
+    private struct BackupContents {
+        let version: Int
+        let profiles: Int
+        let assignments: Int
+    }
+
+    /// Copies a backup after it was found undamaged.
     private static func copyChecked(
         _ backup: String, to partial: String
-    ) throws(DatabaseError) -> (version: Int, profiles: Int, assignments: Int) {
+    ) throws(DatabaseError) -> BackupContents {
         do throws(SQLiteError) {
             // Read-only, so that a backup on a read-only disk will do.
             let connection = try Connection(path: backup, access: .read, lockTimeout: 10)
@@ -89,17 +101,17 @@ extension DatabaseMaintenance {
             }
             try connection.change("VACUUM INTO ?1", .text(partial))
             try renewFeed(of: partial)
-            return (
-                Int(try connection.integer("PRAGMA user_version")),
-                Int(try connection.integer("SELECT profiles FROM counters")),
-                Int(try connection.integer("SELECT assignments FROM counters"))
-            )
+            return BackupContents(
+                version: Int(try connection.integer("PRAGMA user_version")),
+                profiles: Int(try connection.integer("SELECT profiles FROM counters")),
+                assignments: Int(try connection.integer("SELECT assignments FROM counters")))
         } catch {
             throw DatabaseError(backup, error)
         }
     }
 
-    /// Gives the feed another epoch: cursors of readers may be of what came after the backup.
+    /// Gives the feed another epoch, which makes the cursors of its readers invalid: they may point to changes that
+    /// came after the backup, and that the restored database lacks.
     private static func renewFeed(of path: String) throws(SQLiteError) {
         let connection = try Connection(path: path, access: .write, lockTimeout: 10)
         let hasFeed = try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'feed_state'") > 0
@@ -107,6 +119,11 @@ extension DatabaseMaintenance {
         try connection.run(FeedState.setEpoch(StoreGeneration.random(), replacing: former, .sqlite))
     }
 
+    /// Gives a complete copy the name of the database.
+    ///
+    /// - Parameters:
+    ///   - partial: the path of the copy.
+    ///   - descriptor: the open copy.
     /// - Returns: the new name of the former database; `nil` if there was none.
     private static func replace(
         _ path: String, by partial: String, _ descriptor: Int32, date: String

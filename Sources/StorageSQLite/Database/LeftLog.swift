@@ -2,10 +2,12 @@ import CSQLite
 import Glibc
 import Storage
 
-/// A write-ahead log with commits that lies beside a database file (https://www.sqlite.org/fileformat.html#walformat).
+/// A write-ahead log with commits that lies beside a database file before the database is opened
+/// (https://www.sqlite.org/fileformat.html#walformat).
 ///
-/// SQLite adds the commits of a log to whatever file lies beside it. If that is another file than the one the log was
-/// written for, such as a backup that was put in place of the database, the result is damaged.
+/// SQLite adds the commits of a log to any database file beside it. If the log was written for another file, for
+/// example because a backup was put in place of the database, the result is a damaged database.
+/// ``expectOwn(database:)`` refuses such a log.
 struct LeftLog {
     let path: String
     private let pageSize: UInt32
@@ -15,7 +17,7 @@ struct LeftLog {
     /// The approximate number of bytes that are read at once.
     private static let blockLength = 1 << 20
 
-    /// Looks for the log of a database without side effects.
+    /// Looks for the log of a database, without side effects.
     ///
     /// - Returns: `nil` if there is none, or if it has no commits.
     init?(database: String) {
@@ -31,19 +33,22 @@ struct LeftLog {
     ///
     /// - Parameters:
     ///   - limit: the number of commits at which counting ends.
-    ///   - frame: called with the number of each frame's page, and the number of the database's pages if it ends a commit.
+    ///   - frame: called with the number of each frame's page, and the number of the database's pages if it ends a
+    ///     commit.
     /// - Returns: `nil` if the file is missing or is not a log.
     private static func read(
         _ path: String, commits limit: Int64, frame: (Int, Int) -> Void = { _, _ in }
     ) -> (pageSize: UInt32, commits: Int64)? {
-        // No lock of SQLite is on this file: closing a descriptor releases none.
+        // Closing a descriptor releases the process's POSIX locks of the file. SQLite has none on the log.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
         var header = [UInt8](repeating: 0, count: headerLength)
+        // The lowest bit of the magic number is the byte order of the checksums.
         guard pread(descriptor, &header, header.count, 0) == header.count, header.bigEndian(at: 0) | 1 == 0x377F_0683
         else { return nil }
-        let (pageSize, salts) = (header.bigEndian(at: 8), header[16..<24])
+        let pageSize = header.bigEndian(at: 8)
+        let salts = header[16..<24]
         guard pageSize >= 512, pageSize <= 65_536 else { return nil }
         let frameLength = frameHeaderLength + Int(pageSize)
         var commits: Int64 = 0
@@ -95,9 +100,15 @@ struct LeftLog {
         if let missing = Self.missingPage(path, of: status.st_size, header.pageSize) {
             return "the file ends before page \(missing), which is not in the log either"
         }
-        // Compares the number of the last commit in the file alone with that in the file with its log. Each commit of
-        // Holdfast raises the number by one, so a log that belongs to the file has at least as many commits as the
-        // difference. The file is read first, because other processes may commit meanwhile.
+        return commitContradiction(to: database)
+    }
+
+    /// Compares the number of the last commit in the file alone with the number in the file with its log.
+    ///
+    /// Each commit of Holdfast raises the number by one. So a log that belongs to the file has at least as many commits
+    /// as the difference.
+    private func commitContradiction(to database: String) -> String? {
+        // The file is read first, because other processes may commit meanwhile.
         guard let inFile = try? Self.lastCommit(database, isFileAlone: true),
             let withLog = try? Self.lastCommit(database, isFileAlone: false), inFile != withLog,
             let commits = Self.read(path, commits: inFile < withLog ? withLog - inFile : .max)?.commits, commits > 0,
@@ -107,12 +118,16 @@ struct LeftLog {
         return "it continues commit \(first) and ends with commit \(withLog), the file ends with commit \(inFile)"
     }
 
-    /// Returns the first page behind the end of a database that the commits of its log do not have; `nil` if none is missing.
+    /// Returns the number of the first page beyond the end of the file that the log should have and does not; `nil` if
+    /// none is missing. A database that has grown has its new pages in the log until a checkpoint.
     private static func missingPage(_ path: String, of size: off_t, _ pageSize: UInt32) -> Int? {
         let present = Int(size) / Int(pageSize)
-        // The pages of the current transaction, the pages of all completed transactions, and the length of the database
-        // after the last completed one.
-        var (pending, logged, count): ([Int], Set<Int>, Int) = ([], [], 0)
+        /// The new pages of the transaction that is being read.
+        var pending: [Int] = []
+        /// The new pages of all complete transactions.
+        var logged: Set<Int> = []
+        /// The number of the database's pages after the last complete transaction.
+        var count = 0
         _ = read(path, commits: .max) { page, databasePages in
             if page > present { pending.append(page) }
             guard databasePages > 0 else { return }
@@ -126,6 +141,9 @@ struct LeftLog {
         return (present + 1...count).first { !logged.contains($0) && $0 != lockPage }
     }
 
+    /// Returns the number of the last commit.
+    ///
+    /// - Parameter isFileAlone: whether the log is ignored.
     private static func lastCommit(_ database: String, isFileAlone: Bool) throws(SQLiteError) -> Int64 {
         let connection = try Connection(
             path: database, access: isFileAlone ? .readWithoutLog : .write, lockTimeout: 0.2)

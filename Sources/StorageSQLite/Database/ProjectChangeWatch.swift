@@ -2,8 +2,10 @@ import Dispatch
 import Storage
 import Synchronization
 
-/// Notices changes of projects by any process, over a connection of its own. It reads the counter of changes only if
-/// the header of the log's index, which is in shared memory, shows that something was committed.
+/// Notices changes of projects by any process, with a connection of its own.
+///
+/// It looks every 20 milliseconds. Mostly it only compares the header of the log's index, which is in shared memory. If
+/// that shows a commit, it reads the counter of project changes from the database.
 final class ProjectChangeWatch: ProjectWatch, @unchecked Sendable {
     // Safe: mutable state is used on the queue only.
     private let file: DatabaseFile
@@ -11,10 +13,13 @@ final class ProjectChangeWatch: ProjectWatch, @unchecked Sendable {
     private let changed: @Sendable () -> Void
     private let queue = DispatchQueue(label: "sqlite-project-watch", qos: .userInitiated)
     private let timer: any DispatchSourceTimer
+    /// Whether the last look succeeded.
     private let works = Atomic<Bool>(false)
     private var isCancelled = false
     private var connection: Connection?
+    /// The log's header when the counter was last read.
     private var header: LogHeader?
+    /// The counter of project changes; `nil` before the first look.
     private var changes: Int64?
 
     private static let interval = DispatchTimeInterval.milliseconds(20)
@@ -66,7 +71,8 @@ final class ProjectChangeWatch: ProjectWatch, @unchecked Sendable {
             DispatchQueue.global(qos: .userInitiated).async(execute: changed)
         } catch {
             works.store(false, ordering: .relaxed)
-            (connection, header) = (nil, nil)
+            connection = nil
+            header = nil
         }
     }
 }

@@ -13,6 +13,11 @@ struct SQLiteError: Error, CustomStringConvertible {
         self.message = message
     }
 
+    /// The last error of a connection.
+    ///
+    /// - Parameters:
+    ///   - handle: the connection; `nil` for a call that bypassed it.
+    ///   - code: the result of the call.
     init(_ handle: OpaquePointer?, _ code: Int32) {
         self.code = handle.map { sqlite3_extended_errcode($0) } ?? code
         message = handle.map { String(cString: sqlite3_errmsg($0)) } ?? String(cString: sqlite3_errstr(code))
@@ -29,11 +34,11 @@ struct SQLiteError: Error, CustomStringConvertible {
     /// Whether a new connection may succeed where this one failed.
     var asksForReopening: Bool { !isBusy && primaryCode != SQLITE_FULL && !concernsFiles }
 
-    /// `SQLITE_READONLY_DBMOVED`, a macro that Swift does not import. A file that replaced the open one must not be opened:
-    /// the write-ahead log beside it belongs to the former file.
+    /// `SQLITE_READONLY_DBMOVED`, a macro that Swift does not import. A file that replaced the open one must not be
+    /// opened: the write-ahead log beside it belongs to the former file.
     static let fileHasMoved = SQLITE_READONLY | (4 << 8)
 
-    /// Ours alone: the file or its log was overwritten in place; see ``ContentsCheck``.
+    /// The file or its log was overwritten in place; see ``ContentsCheck``. Not a code of SQLite.
     static let fileWasOverwritten = SQLITE_READONLY | (200 << 8)
 
     private var concernsFiles: Bool { code == Self.fileHasMoved || code == Self.fileWasOverwritten }

@@ -26,7 +26,8 @@ final class Statement: Row {
     /// The text that was prepared.
     var sql: String { sqlite3_sql(handle).map { String(cString: $0) } ?? "" }
 
-    /// Runs the statement to completion and calls `row` for each row.
+    /// Runs the statement to completion and calls `row` for each row. `row` reads the columns of the current row from
+    /// the statement itself.
     func run(
         _ bind: (Statement) -> Void = { _ in }, row: (Statement) throws(SQLiteError) -> Void = { _ in }
     ) throws(SQLiteError) {
@@ -53,8 +54,8 @@ final class Statement: Row {
         return value
     }
 
-    /// Runs an INSERT, UPDATE or DELETE and returns the number of affected rows. Unlike RETURNING, for which SQLite fills a
-    /// temporary table, the count is free.
+    /// Runs an INSERT, UPDATE or DELETE and returns the number of affected rows. Unlike RETURNING, for which SQLite
+    /// fills a temporary table, the count is free.
     func change(_ bind: (Statement) -> Void) throws(SQLiteError) -> Int {
         try run(bind)
         return Int(sqlite3_changes64(connection))
@@ -75,7 +76,7 @@ final class Statement: Row {
     /// Binds the UTF-8 bytes of a text.
     func bind(text bytes: [UInt8], at index: Int32) {
         bytes.withUnsafeBytes { bytes in
-            // Not NULL, even if empty.
+            // An empty array may have no address, which would mean NULL.
             let start = bytes.baseAddress?.assumingMemoryBound(to: CChar.self)
             if let start {
                 _ = sqlite3_bind_text(handle, index, start, Int32(bytes.count), Self.copied)
@@ -119,7 +120,8 @@ final class Statement: Row {
         sqlite3_bind_double(handle, index, number)
     }
 
-    private static let copied = unsafeBitCast(-1, to: sqlite3_destructor_type.self)  // SQLITE_TRANSIENT
+    /// `SQLITE_TRANSIENT`, which makes SQLite copy the value; a macro that Swift does not import.
+    private static let copied = unsafeBitCast(-1, to: sqlite3_destructor_type.self)
 
     // MARK: Columns, counted from 0
 

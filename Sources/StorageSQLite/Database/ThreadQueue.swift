@@ -5,10 +5,12 @@ import Synchronization
 
 /// A serial queue with a thread of its own, for work that comes all the time.
 ///
-/// A serial `DispatchQueue` borrows a thread for each piece of work, and Dispatch starts one more whenever all are busy,
-/// up to hundreds. These threads, with their stacks and the allocator's caches, then stay for as long as any work comes.
+/// A serial `DispatchQueue` borrows a thread for each piece of work, and Dispatch starts one more whenever all are
+/// busy, up to hundreds. These threads, with their stacks and the allocator's caches, then stay for as long as any work
+/// comes.
 final class ThreadQueue: Sendable {
-    /// What the thread uses. It outlives the queue until the work submitted so far is done.
+    /// The jobs of the thread. The thread keeps this object alive until it has run the jobs submitted before the queue
+    /// was released.
     private final class Jobs: Sendable {
         private struct State {
             var waiting: [@Sendable () -> Void] = []
@@ -26,6 +28,7 @@ final class ThreadQueue: Sendable {
 
         var isCurrent: Bool { thread.load(ordering: .relaxed) == UInt(pthread_self()) }
 
+        /// Adds a job. Only the first waiting one must wake the thread, which then takes all.
         func add(_ job: @escaping @Sendable () -> Void) {
             let isFirst = state.withLock { state in
                 state.waiting.append(job)
@@ -39,6 +42,7 @@ final class ThreadQueue: Sendable {
             wakeUps.signal()
         }
 
+        /// Runs jobs until the queue is released; the function of the thread.
         func run() {
             csystem_name_thread(name)
             thread.store(UInt(pthread_self()), ordering: .relaxed)
@@ -56,9 +60,9 @@ final class ThreadQueue: Sendable {
 
     private let jobs: Jobs
 
-    /// Starts the thread. While the system has no thread left, the call waits, as Dispatch does.
+    /// Starts the thread. While the system can create no thread, the call waits, as Dispatch does.
     ///
-    /// - Parameter name: the thread's, of which Linux keeps 15 bytes.
+    /// - Parameter name: the name of the thread. Linux keeps 15 bytes of it.
     init(name: String) {
         jobs = Jobs(name: name)
         let context = Unmanaged.passRetained(jobs).toOpaque()

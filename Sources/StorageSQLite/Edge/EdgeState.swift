@@ -3,21 +3,25 @@ package import Chronology
 import Glibc
 package import Storage
 
-/// How far the file of an edge follows its upstream. Only an edge's file has this table, so that a server can refuse the
-/// wrong kind: writes into a copy would be lost, and an edge would delete the data of an independent database.
+/// How far the file of an edge follows its upstream: the row of the table `edge_state`.
+///
+/// Only an edge's file has this table, so that a server can refuse the wrong kind of file. Without the check, a server
+/// that is not an edge would write changes into a copy, where they are lost, and an edge would delete the data of an
+/// independent database.
 package struct EdgeState: Sendable, Equatable {
-    /// The place in the upstream's feed up to which the file has everything; `nil` before the first copy was begun.
+    /// The place in the upstream's feed up to which the file has all changes; `nil` before the first copy has begun.
     package var cursor: FeedCursor?
-    /// The last user of a copy of all users that is under way, begun at ``cursor``; empty for none yet, `nil` if no copy is
-    /// under way.
+    /// While all users are being copied, the last one copied so far, empty before the first; `nil` at other times. The
+    /// copy began at ``cursor``.
     package var copiedTo: Identifier?
-    /// Whether the file was complete at some time.
+    /// Whether the file was up to date with its upstream at some time.
     package var isComplete = false
     /// The ``ProjectState/changes`` of the upstream that the file has; -1 for none.
     package var definitions: Int64 = -1
     /// The ``ProjectState/newestDatafile`` of the upstream that the file has.
     package var newestDatafile: Int64 = 0
-    /// Whether the file has datafiles in parts where the upstream has: an edge of an earlier release copied all of them whole.
+    /// Whether the file has datafiles in parts where the upstream has: an edge of an earlier release copied all of them
+    /// whole.
     package var hasParts = false
     /// The ``StoreGeneration/storeID`` of the upstream; 0 if it is not known yet.
     package var upstreamID: Int64 = 0
@@ -33,11 +37,12 @@ package struct EdgeState: Sendable, Equatable {
         isComplete = row.integer(2) != 0
         definitions = row.integer(3)
         newestDatafile = row.integer(4)
-        (upstreamID, clockOffset) = (row.integer(5), .milliseconds(row.integer(6)))
+        upstreamID = row.integer(5)
+        clockOffset = .milliseconds(row.integer(6))
         hasParts = row.integer(7) != 0
     }
 
-    /// Whether all definitions are to be read again.
+    /// Whether the edge must read all definitions from the upstream again.
     package var needsAllDefinitions: Bool { definitions < 0 || !hasParts }
 
     /// Whether the file has the definitions that it had in another state.
@@ -56,7 +61,7 @@ package struct EdgeState: Sendable, Equatable {
         VALUES (1, '', NULL, 0, -1, 0);
         """
 
-    /// Makes the table, or adds the columns that earlier releases did not have.
+    /// Creates the table, or adds the columns that earlier releases did not have.
     static func create(_ connection: Connection) throws(SQLiteError) {
         try connection.execute(creation)
         for name in ["upstream_id", "clock_offset", "has_parts"] {
@@ -93,12 +98,13 @@ package struct EdgeState: Sendable, Equatable {
             .integer(hasParts ? 1 : 0))
     }
 
-    /// Checks what a file is for, and makes a new one the file of an edge.
+    /// Checks that a file is of the right kind. Creates the table in a new file of an edge.
     ///
-    /// - Parameter isEdge: whether it is to be the copy of an upstream.
-    /// - Throws: ``DatabaseError`` if the file is for something else.
+    /// - Parameter isEdge: whether the file must be the copy of an upstream.
+    /// - Throws: ``DatabaseError`` if the file is of the other kind.
     static func expect(_ isEdge: Bool, path: String) throws(DatabaseError) {
-        let (isPresent, isEmpty): (Bool, Bool)
+        let isPresent: Bool
+        let isEmpty: Bool
         do throws(SQLiteError) {
             let connection = try Connection(path: path, access: .write, lockTimeout: 10)
             connection.setCheckpointOnClose(false)
@@ -121,7 +127,7 @@ package struct EdgeState: Sendable, Equatable {
 }
 
 extension EdgeState {
-    /// Reads the state of a file that is perhaps new, or not an edge's.
+    /// Reads the state of a file. Returns the initial state if the file does not exist, or is not an edge's.
     package static func stored(in path: String) throws(DatabaseError) -> EdgeState {
         guard access(path, F_OK) == 0 else { return EdgeState() }
         do throws(SQLiteError) {
@@ -135,9 +141,9 @@ extension EdgeState {
         }
     }
 
-    /// Gives a damaged file another name: an edge can copy everything again.
+    /// Gives a damaged file another name, so that the edge copies everything into a new one.
     ///
-    /// - Returns: why, and its new name; `nil` if the file is sound, or does not exist.
+    /// - Returns: the damage and the new name; `nil` if the file is sound or does not exist.
     package static func setAsideDamaged(_ path: String) throws(DatabaseError) -> (reason: String, name: String)? {
         guard access(path, F_OK) == 0, let reason = damage(path) else { return nil }
         var number = 1
@@ -151,6 +157,7 @@ extension EdgeState {
         return (reason, name)
     }
 
+    /// Returns how a file is damaged; `nil` if it is sound, or cannot be checked.
     private static func damage(_ path: String) -> String? {
         do throws(SQLiteError) {
             let connection = try Connection(path: path, access: .write, lockTimeout: 10)

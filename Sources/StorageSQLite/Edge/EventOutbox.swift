@@ -4,26 +4,29 @@ import Glibc
 package import Storage
 import Synchronization
 
-/// What waits on an edge's disk until the upstream has it: events, and the last uses of flags. A file of its own, so that it
-/// outlives a copy that is made anew, and one process's alone.
+/// A durable queue of what an edge sends to its upstream: events, and the last uses of flags.
 ///
-/// An entry is acknowledged once it is durable. Entries leave in the order in which they came, after the upstream has
-/// acknowledged them; sending one twice must do no harm.
+/// The queue is a database file beside the edge's copy, and survives when the copy is replaced. Only one process may
+/// use it. An entry is acknowledged to its client once it is durable. Entries are sent in order, and removed after the
+/// upstream has acknowledged them. After a crash an entry may be sent twice, which must do no harm.
 package final class EventOutbox: @unchecked Sendable {
     // Safe: the connection is used on the queue only.
 
-    /// An entry that waits. Its content is of the sender.
+    /// An entry that waits. The outbox does not interpret its content.
     package struct Entry: Sendable {
         package let number: Int64
-        /// Whose it is; `nil` for nobody's.
+        /// The user whom the entry concerns; `nil` if it concerns none.
         package let userID: Identifier?
         package let content: [UInt8]
 
         package init(number: Int64, userID: Identifier?, content: [UInt8]) {
-            (self.number, self.userID, self.content) = (number, userID, content)
+            self.number = number
+            self.userID = userID
+            self.content = content
         }
     }
 
+    /// A number of entries and their bytes.
     package struct Size: Sendable {
         package var entries = 0
         package var bytes = 0
@@ -34,11 +37,13 @@ package final class EventOutbox: @unchecked Sendable {
     private var connection: Connection?
     /// The file as it was opened. It stays open as long as the connection: closing it would release SQLite's locks.
     private var file: OpenedFile?
+    /// The maximum size.
     private let limits: Size
+    /// The present size, with entries that are being appended.
     private let size = Mutex(Size())
     /// Called on any thread when there is something to send.
     private let didAppend: @Sendable () -> Void
-    /// What an entry takes beside its content, about.
+    /// The approximate number of bytes that an entry takes beside its content.
     private static let overhead = 64
 
     /// - Parameter lockTimeout: how long to wait for another process to close the file, in seconds.
@@ -48,7 +53,7 @@ package final class EventOutbox: @unchecked Sendable {
         self.path = path
         limits = Size(entries: entries, bytes: bytes)
         self.didAppend = didAppend
-        // Like a database: what users did is nobody else's business.
+        // Readable by its owner only, like a database: it contains what users did.
         for name in [path, path + "-wal"] { chmod(name, 0o600) }
         file = OpenedFile(creating: path)
         do throws(SQLiteError) {
@@ -76,12 +81,13 @@ package final class EventOutbox: @unchecked Sendable {
         }
     }
 
+    /// The entries that wait.
     package var waiting: Size { size.withLock { $0 } }
 
     /// Appends entries in one transaction, in order.
     ///
-    /// - Parameter completion: called on the outbox's queue once they are durable, or with ``StorageError/overloaded`` if the
-    ///   outbox is full.
+    /// - Parameter completion: called on the outbox's queue once they are durable, or with ``StorageError/overloaded``
+    ///   if the outbox is full.
     package func append(
         _ entries: [(userID: Identifier?, content: [UInt8])],
         _ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void
@@ -118,10 +124,13 @@ package final class EventOutbox: @unchecked Sendable {
 
     /// Reads the oldest entries.
     ///
-    /// - Parameter bytes: about how much; at least one entry is read.
+    /// - Parameters:
+    ///   - limit: the maximum number of entries.
+    ///   - bytes: the number of bytes at which reading ends; at least one entry is read.
     package func first(_ limit: Int, bytes: Int) throws(StorageError) -> [Entry] {
         try result { connection throws(SQLiteError) in
-            var (entries, size): ([Entry], Int) = ([], 0)
+            var entries: [Entry] = []
+            var size = 0
             let query = SQLQuery(
                 "outbox_first", "SELECT number, user_id, content FROM outbox ORDER BY number LIMIT $1",
                 .integer(limit))
@@ -141,6 +150,7 @@ package final class EventOutbox: @unchecked Sendable {
         try delete("number IN (SELECT value FROM json_each($1))", .text(list)).get()
     }
 
+    /// Measures the entries that meet a condition.
     private static func size(
         where condition: String, _ parameters: [SQLValue], on connection: Connection
     ) throws(SQLiteError) -> Size {
@@ -150,6 +160,7 @@ package final class EventOutbox: @unchecked Sendable {
             ?? Size()
     }
 
+    /// Deletes the entries that meet a condition, and updates the size.
     private func delete(_ condition: String, _ parameter: SQLValue) -> Result<Void, StorageError> {
         let deleted = result { connection throws(SQLiteError) in
             let deleted = try Self.size(where: condition, [parameter], on: connection)
@@ -165,13 +176,14 @@ package final class EventOutbox: @unchecked Sendable {
         }
     }
 
+    /// Runs a transaction, and blocks until it is done.
     private func result<Value: Sendable>(
         _ body: (Connection) throws(SQLiteError) -> Value
     ) -> Result<Value, StorageError> {
         queue.sync { write(body) }
     }
 
-    /// Runs a transaction, on the queue.
+    /// Runs a transaction. Call it on the queue.
     private func write<Value>(_ body: (Connection) throws(SQLiteError) -> Value) -> Result<Value, StorageError> {
         guard let connection else { return .failure(.closed) }
         if let reason = file?.damage { return .failure(.damaged(reason: reason)) }
@@ -203,7 +215,7 @@ package final class EventOutbox: @unchecked Sendable {
         }
     }
 
-    /// Writes what was appended, and closes the file. Blocks until done.
+    /// Closes the file after the entries appended so far are durable. Blocks until done.
     package func close() {
         queue.sync {
             connection = nil
@@ -212,11 +224,13 @@ package final class EventOutbox: @unchecked Sendable {
     }
 }
 
-/// A database file that one process uses: notices when somebody deletes, replaces or overwrites it.
+/// A database file that only this process uses. Notices when somebody deletes, replaces or overwrites the file.
 private final class OpenedFile {
     private let path: String
     private let descriptor: Int32
+    /// The size at the last check.
     private var size: off_t = 0
+    /// The first bytes of every SQLite database.
     private static let magic = Array("SQLite format 3\0".utf8)
 
     /// Opens the file; creates it readable by its owner only.
@@ -230,9 +244,10 @@ private final class OpenedFile {
         close(descriptor)
     }
 
-    /// What is wrong with it; `nil` if nothing is.
+    /// What happened to the file; `nil` if it is as SQLite left it.
     var damage: String? {
-        var (opened, present) = (stat(), stat())
+        var opened = stat()
+        var present = stat()
         guard fstat(descriptor, &opened) == 0, stat(path, &present) == 0, opened.st_dev == present.st_dev,
             opened.st_ino == present.st_ino
         else { return "the outbox \(path) was deleted or replaced; events that waited in it may be lost: restart" }

@@ -1,19 +1,19 @@
 package import Bucketing
 package import Storage
 
-/// What an edge writes into its copy. Each call is one transaction, with the place in the upstream's feed that it reaches, and
-/// blocks until that is durable.
+/// What an edge writes into its copy of the upstream's database. Each call is one transaction, which also stores the
+/// ``EdgeState`` that the copy has reached, and blocks until it is durable.
 extension SQLiteStore {
     package func edgeState() throws(StorageError) -> EdgeState {
         try projectReader.read { connection throws(SQLiteError) in try EdgeState.read(connection) }
     }
 
-    /// Writes a state, and nothing else.
+    /// Stores the state only.
     package func put(_ state: EdgeState) throws(StorageError) {
         try mirror(state) { _ in }
     }
 
-    /// Makes changes of users that another database made, in order.
+    /// Repeats changes of users that the upstream made, in order.
     ///
     /// - Parameter users: each user once.
     package func mirror(
@@ -28,11 +28,11 @@ extension SQLiteStore {
         }
     }
 
-    /// Replaces all users of a range by those of another database. Only what differs is written.
+    /// Replaces all users of a range by those of the upstream. Writes only what differs.
     ///
     /// - Parameters:
-    ///   - users: in the byte order of their ids, all in the range.
-    ///   - first: the range begins behind this user.
+    ///   - users: all users in the range, in the byte order of their ids.
+    ///   - first: the range begins after this user.
     ///   - last: the last user of the range; `nil` if it has no end.
     package func replaceUsers(
         with users: [MirroredUser], after first: Identifier, through last: Identifier?, reaching state: EdgeState
@@ -43,11 +43,12 @@ extension SQLiteStore {
         }
     }
 
-    /// Replaces everything that all users share by that of another database, with its numbers and versions.
+    /// Replaces everything that all users share by that of the upstream, with its numbers and versions.
     ///
     /// - Parameters:
-    ///   - definitions: its datafiles are those that the file lacks, in parts also as what has changed since those that it has.
-    ///   - isWhole: whether all that the file has is of no use any more.
+    ///   - definitions: the datafiles are only those that the file lacks. A datafile in parts may have only the parts
+    ///     that have changed since the one in the file.
+    ///   - isWhole: whether to delete the file's datafiles first, because they cannot be continued.
     package func mirror(
         _ definitions: ProjectState, isWhole: Bool, reaching state: EdgeState
     ) throws(StorageError) {
@@ -55,7 +56,7 @@ extension SQLiteStore {
             if isWhole {
                 try transaction.connection.change("DELETE FROM datafiles")
                 try transaction.connection.change("DELETE FROM definitions")
-                // Whoever has read the former ones reads all of them, whatever their versions are.
+                // A new store id makes the readers of datafiles read all of them again, whatever their versions are.
                 try transaction.connection.change(
                     "UPDATE feed_state SET store_id = ?1", .integer(Int64.random(in: 1...Int64.max)))
             }
@@ -79,6 +80,7 @@ extension SQLiteStore {
 }
 
 extension WriteTransaction {
+    /// Walks through the stored profiles and the new ones, both in the order of the users' ids.
     fileprivate func replaceProfiles(
         with users: [MirroredUser], after first: Identifier, through last: Identifier?
     ) throws(SQLiteError) {
@@ -119,16 +121,20 @@ extension WriteTransaction {
         for row in stored where !kept.contains(row.userID) { try AttributeRows.erase(row.userID, in: self) }
     }
 
+    /// Returns the rows of a range of users, in the byte order of their ids.
+    ///
+    /// - Parameter sql: selects the id and the record of users after `?1`.
     private func rows(
         _ sql: StaticString, after first: Identifier, through last: Identifier?
     ) throws(SQLiteError) -> [(userID: Identifier, record: [UInt8])] {
         let limit = last.map { _ in " AND user_id <= ?2" } ?? ""
         let parameters: [SQLValue] = [.text(first)] + (last.map { [.text($0)] } ?? [])
-        // Named by its whole text.
+        // The statement has two forms, so its text is its name.
         let text = "\(sql)\(limit) ORDER BY user_id"
         return try connection.all(SQLQuery(text, text, parameters)) { ($0.identifier(0), $0.bytes(1)) }
     }
 
+    /// Replaces the definitions; see ``SQLiteStore/mirror(_:isWhole:reaching:)``.
     fileprivate func mirror(_ state: ProjectState) throws(SQLiteError) {
         for table: StoredTable in [.projects, .attributes, .segments, .forcedVariations] {
             try connection.run(SQLQuery("mirror_\(table)", "DELETE FROM \(table.rawValue)"))
@@ -144,10 +150,10 @@ extension WriteTransaction {
             """)
         try connection.change("DELETE FROM datafiles WHERE sdk_key NOT IN (SELECT sdk_key FROM projects)")
         for datafile in state.datafiles {
-            // Whoever has read the former one reads what has changed since.
+            // The former datafile is kept, so that its readers can read what has changed since.
             try perform(.insertDatafile(datafile, datafile.body), keeping: 2)
         }
-        // The version with which everything is decided; no datafile need have it any more.
+        // Decisions carry the version of the upstream's newest datafile, which may have been deleted there.
         try connection.change("DELETE FROM sqlite_sequence WHERE name = 'datafiles'")
         try connection.change(
             "INSERT INTO sqlite_sequence (name, seq) VALUES ('datafiles', ?1)", .integer(state.newestDatafile))

@@ -25,6 +25,7 @@ enum AttributeRows {
         transaction.changedAttributes(of: userID)
     }
 
+    /// Deletes the record of a user.
     static func erase(_ userID: Identifier, in transaction: WriteTransaction) throws(SQLiteError) {
         let count = try transaction.connection.change("DELETE FROM user_attributes WHERE user_id = ?1", .text(userID))
         if count > 0 { transaction.changedAttributes(of: userID) }

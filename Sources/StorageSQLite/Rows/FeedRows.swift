@@ -2,8 +2,9 @@ import Bucketing
 import Chronology
 import Storage
 
-/// The tables of the feed.
+/// The tables of the feed: `feed_state`, `feed` and `feed_removals`.
 enum FeedRows {
+    /// Returns the row of `feed_state`.
     static func state(on connection: Connection) throws(SQLiteError) -> FeedState {
         var state = FeedState()
         try connection.run(FeedState.read) { state = FeedState($0) }
@@ -12,7 +13,7 @@ enum FeedRows {
 
     /// Begins or ends the feed, as the mode says.
     ///
-    /// - Returns: whether changes are to be kept.
+    /// - Returns: whether the feed keeps changes from now on.
     static func open(_ mode: FeedMode, on connection: Connection) throws(SQLiteError) -> Bool {
         let state = try state(on: connection)
         if case .kept = mode, try connection.integer("SELECT store_id FROM feed_state") == 0 {
@@ -23,7 +24,9 @@ enum FeedRows {
         return epoch != 0
     }
 
-    /// Stores what a transaction has changed, under the last of the numbers that its counters have.
+    /// Stores the changes of a transaction.
+    ///
+    /// - Parameter last: the number of the last row. The counters of the transaction already include its rows.
     static func insert(
         _ feed: TransactionFeed, upTo last: Int64, at now: Instant, on connection: Connection
     ) throws(SQLiteError) {
@@ -40,30 +43,35 @@ enum FeedRows {
         }
     }
 
+    /// Returns the size of the feed and the time of its oldest row.
     static func metrics(_ state: FeedState, on connection: Connection) throws(SQLiteError) -> FeedMetrics {
         var metrics = FeedMetrics()
-        (metrics.rows, metrics.bytes) = (state.rows, state.bytes)
+        metrics.rows = state.rows
+        metrics.bytes = state.bytes
         try connection.run(FeedMetrics.oldestQuery) { metrics.oldest = $0.instant(0) }
         return metrics
     }
 }
 
-/// What a transaction has changed about users, for the feed.
+/// The entries of one transaction for the feed, encoded as rows.
 struct TransactionFeed {
-    /// The size at which a row is complete, so that readers need not read all of a large transaction at once.
+    /// The size in bytes at which a row is complete, so that readers need not read all of a large transaction at once.
     private static let rowSize = 64 << 10
 
+    /// The complete rows.
     private(set) var rows: [[UInt8]] = []
-    /// With room for what a transaction of some saves changes.
+    /// The row in progress. Its capacity suffices for a transaction of some changes of profiles.
     private var encoder = FeedEncoder(capacity: 2 << 10)
-    /// With the index of the row that has the entry.
+    /// The erasures and merges, each with the index of the row that has its entry.
     private(set) var removals: [(cause: FeedRemoval.Cause, row: Int)] = []
 
+    /// Adds the change of a profile.
     mutating func append(_ record: ProfileRecord, replacing stored: ProfileRecord?, of userID: Identifier) {
         encoder.append(record, replacing: stored, of: userID)
         endLargeRow()
     }
 
+    /// Adds a write of a rule.
     mutating func append(_ write: UserRecords.Write, of userID: Identifier) {
         encoder.append(write, of: userID)
         if let cause = FeedRemoval.Cause(write, of: userID) { removals.append((cause, rows.count)) }
@@ -74,6 +82,7 @@ struct TransactionFeed {
         if encoder.bytes.count >= Self.rowSize { endRow() }
     }
 
+    /// Completes the row in progress.
     mutating func endRow() {
         guard !encoder.isEmpty else { return }
         rows.append(encoder.bytes)

@@ -13,6 +13,8 @@ enum ProfileRows {
         }
     }
 
+    /// Inserts the profile of a user.
+    ///
     /// - Returns: `false` if the user has a row already; nothing was written then.
     static func insert(
         _ record: ProfileRecord, for userID: Identifier, on connection: Connection
@@ -24,6 +26,8 @@ enum ProfileRows {
         ).change { bind(record, of: userID, to: $0) } > 0
     }
 
+    /// Replaces the profile of a user.
+    ///
     /// - Returns: `false` if the user has no row.
     static func update(
         _ record: ProfileRecord, for userID: Identifier, on connection: Connection
@@ -42,7 +46,9 @@ enum ProfileRows {
         try connection.statement("DELETE FROM profiles WHERE user_id = ?1").run { $0.bind(userID.string, at: 1) }
     }
 
-    /// Returns users in the byte order of their ids.
+    /// Returns the next users with a profile, in the byte order of their ids.
+    ///
+    /// - Parameter after: the last user of the previous call; `nil` for the first call.
     static func userIDs(
         after: Identifier?, limit: Int, on connection: Connection
     ) throws(SQLiteError) -> [Identifier] {

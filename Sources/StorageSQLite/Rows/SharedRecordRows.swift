@@ -2,6 +2,8 @@ import Storage
 
 /// Reads and writes what all users share, and sticky documents, for the rules in `Storage`.
 extension WriteTransaction {
+    /// Performs a write that a rule has requested.
+    ///
     /// - Parameter datafiles: the number of datafiles that are kept per project.
     func perform(_ write: SharedRecords.Write, keeping datafiles: Int) throws(SQLiteError) {
         for statement in SharedRecords.statements(write, keeping: datafiles, at: now, .sqlite) {
@@ -12,9 +14,9 @@ extension WriteTransaction {
         }
     }
 
-    /// Applies a change.
+    /// Applies a change: reads all parts that its rule needs, calls the rule, and performs the writes that it requests.
     ///
-    /// - Returns: its result, and whether it deletes an attribute, whose values are to be deleted, too.
+    /// - Returns: the result of the change, and whether it deletes an attribute, whose values must be deleted later.
     func apply<Value>(
         _ change: SharedChange<Value>, _ settings: StoreSettings
     ) throws -> (value: Value, removesAttribute: Bool) {

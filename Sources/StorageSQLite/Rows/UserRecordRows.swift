@@ -4,8 +4,8 @@ import Storage
 
 /// Reads and writes the records of users for the rules in `Storage`.
 extension WriteTransaction {
-    /// Applies a change: reads what its rule lacks until it returns a result, then performs its writes, those of the
-    /// first user first.
+    /// Applies a change: calls its rule, and reads the parts that the rule lacks, until the rule returns a result. Then
+    /// performs the writes that the rule has requested, those of the first user first.
     func apply<Value>(_ change: UserChange<Value>, _ rules: ProfileRules, at now: Instant) throws -> Value {
         var records = change.userIDs.map { UserRecords(userID: $0) }
         let context = RuleContext(rules, at: now)
@@ -25,6 +25,7 @@ extension WriteTransaction {
         }
     }
 
+    /// Reads a part of a user's records.
     private func read(_ part: UserRecords.Part, into records: inout UserRecords) throws(SQLiteError) {
         switch part {
         case .definedAttributes: records.definedAttributes = try definedAttributes()
@@ -42,11 +43,12 @@ extension WriteTransaction {
         }
     }
 
+    /// Performs a write that a rule has requested.
     private func perform(_ write: UserRecords.Write, of userID: Identifier, at now: Instant) throws(SQLiteError) {
         let user = SQLValue.text(userID)
         switch write {
         case .putProfile(let record, let stored): try put(record, for: userID, replacing: stored)
-        // Nobody else writes before the commit.
+        // It still is the newest: nobody else writes before the commit.
         case .expectNewestDatafile: break
         case .deleteProfile(let stored): try deleteProfile(of: userID, replacing: stored)
         case .putForcedVariation(let variation):
@@ -77,8 +79,8 @@ extension WriteTransaction {
         }
     }
 
-    /// Makes another user's goal events and audit entries a user's, except events with a sender's id that the user has
-    /// already.
+    /// Moves the goal events and audit entries of another user to a user. Deletes events that the user has already, by
+    /// their sender's id.
     private func takeOver(_ other: Identifier, _ userID: Identifier) throws(SQLiteError) {
         for sql: StaticString in [
             """
@@ -91,6 +93,7 @@ extension WriteTransaction {
         changed()
     }
 
+    /// Deletes all records of a user except the profile.
     private func eraseOtherRecords(of userID: Identifier) throws(SQLiteError) {
         let user = [SQLValue.text(userID)]
         if try delete(.forcedVariations, user) > 0 { try changedProjects() }

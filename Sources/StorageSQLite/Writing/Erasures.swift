@@ -3,18 +3,18 @@ import Chronology
 import Dispatch
 import Storage
 
-/// The users that other processes have erased: changes that this process received before an erasure, and that still
-/// wait, must not restore the user. Used on the writer's queue, in its transactions.
+/// The users that other processes have erased. A change that this process received before an erasure, and that still
+/// waits, must not restore the user. Used on the writer's queue, in its transactions.
 ///
-/// Times are those of the monotonic clock, which all processes on the machine share. They are read within the
-/// transaction of the erasure, so that later erasures have later times.
+/// The database has the time of each erasure. Times are those of the monotonic clock, which all processes on the
+/// machine share. They are read within the transaction of the erasure, so that later erasures have later times.
 struct Erasures {
     /// ``ErasureRules/memory`` in nanoseconds.
     static let memory = UInt64(ErasureRules.memory.inSeconds * 1e9)
 
     /// When the transaction began.
     private var now: UInt64 = 0
-    /// The log's header when the database was last queried.
+    /// The log's header after the last commit that this state includes.
     private var header: LogHeader?
     /// When the last user was erased, by this process or another.
     private var last: UInt64 = 0
@@ -29,7 +29,10 @@ struct Erasures {
         let header = connection.logHeader
         guard header == nil || header != self.header else { return false }
         let newest = try ErasureRows.newest(before: now, on: connection)
-        if newest > last { (last, lastElsewhere) = (newest, newest) }
+        if newest > last {
+            last = newest
+            lastElsewhere = newest
+        }
         self.header = header
         return true
     }
@@ -44,7 +47,8 @@ struct Erasures {
         last = max(last, erasure ?? 0)
     }
 
-    /// Whether another process may have erased the user at this time or later.
+    /// Whether another process has erased the user at this time or later. Also true for a time so long ago that
+    /// erasures since then may be forgotten.
     func mayHold(_ userID: Identifier, since time: UInt64, on connection: Connection) throws(SQLiteError) -> Bool {
         if time < now - min(now, Self.memory) { return true }
         guard time <= lastElsewhere else { return false }
@@ -54,19 +58,23 @@ struct Erasures {
 
 /// The `erasures` table.
 enum ErasureRows {
-    /// - Parameter mark: see ``UserRemoval/mark``.
+    /// Records an erasure or a merge.
+    ///
+    /// - Parameter mark: see ``ErasureRules/mark(_:into:)``.
     static func insert(_ mark: Int64, at time: UInt64, on connection: Connection) throws(SQLiteError) {
         try connection.change(
             "INSERT OR REPLACE INTO erasures (user_hash, erased_at) VALUES (?1, ?2)", .integer(mark), .time(time))
     }
 
-    /// Returns the newest time. Times later than `limit` are from before the machine was restarted.
+    /// Returns the time of the last erasure; 0 if there is none. Times later than `limit`, the present time, are from
+    /// before the machine was restarted, and do not count.
     static func newest(before limit: UInt64, on connection: Connection) throws(SQLiteError) -> UInt64 {
         try connection.all("SELECT max(erased_at) FROM erasures WHERE erased_at <= ?1", .time(limit)) {
             UInt64(clamping: $0.integer(0))
         }.first ?? 0
     }
 
+    /// Whether the user was erased between two times.
     static func holds(
         _ userID: Identifier, from first: UInt64, to last: UInt64, on connection: Connection
     ) throws(SQLiteError) -> Bool {

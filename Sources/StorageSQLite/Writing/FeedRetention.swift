@@ -1,8 +1,9 @@
 import Storage
 import Synchronization
 
-/// Deletes what the feed has kept long enough, and overwrites what it still has of erased users, in small transactions
-/// that do not delay other changes. Readers do not depend on it.
+/// Deletes the feed's rows whose time is over, and overwrites the entries of erased users in the other rows. Small
+/// transactions do not delay other changes. Readers do not depend on it. The rules are in ``FeedState`` and
+/// ``FeedScrubbing``.
 final class FeedRetention: Sendable {
     private let writer: Writer
     private let reader: BackgroundReader
@@ -10,6 +11,7 @@ final class FeedRetention: Sendable {
     private let batch: Int
     private let deletion = BatchChain()
     private let overwriting = BatchChain()
+    /// The pass over the feed that overwrites entries; `nil` between two passes.
     private let scrubbing = Mutex<FeedScrubbing?>(nil)
 
     init(writer: Writer, reader: BackgroundReader, configuration: SQLiteConfiguration) {
@@ -19,11 +21,13 @@ final class FeedRetention: Sendable {
         batch = configuration.settings.retentionBatch
     }
 
+    /// Starts to delete and to overwrite, in the background.
     func sweep() {
         deletion.start { await self.deleteOldest() }
         overwriting.start { await self.overwrite() }
     }
 
+    /// - Returns: whether there is more to do.
     private func deleteOldest() async -> Bool {
         let deleted = try? await writer.perform { [mode, batch] transaction in
             let connection = transaction.connection
@@ -31,7 +35,7 @@ final class FeedRetention: Sendable {
             var state = stored
             let last = try connection.integer("SELECT feed_number FROM counters")
             try connection.run(state.countNew(to: last)) { state.count(to: last, $0) }
-            // Mostly the oldest row is kept, and no other needs to be read.
+            // Looks at one row first: mostly it is kept, and then no other needs to be read.
             let kept = state
             var count = 0
             for limit in [1, batch] {
@@ -48,7 +52,9 @@ final class FeedRetention: Sendable {
         return deleted == batch
     }
 
-    /// Overwrites the next rows. Nobody else changes rows, so that they may be read before the transaction.
+    /// Overwrites the next rows. Nobody else changes rows, so they may be read before the transaction.
+    ///
+    /// - Returns: `false` if no erasure is left, or if something failed.
     private func overwrite() async -> Bool {
         let former = scrubbing.withLock { $0 }
         let found = try? await reader.read { connection throws(SQLiteError) -> (FeedScrubbing, [SQLQuery])? in

@@ -4,13 +4,18 @@ import Dispatch
 import Storage
 import Synchronization
 
-/// Deletes expired assignments, old goal events and audit entries, and outdated erasures, in small transactions that do not
-/// delay other changes. Readers do not depend on it: they do not see an expired assignment.
+/// Deletes expired assignments, old goal events, audit entries and erasures, and starts ``FeedRetention``, at
+/// intervals.
+///
+/// Each sweep uses small transactions, which do not delay other changes. Readers do not depend on it: they ignore
+/// expired assignments by themselves.
 final class Retention: @unchecked Sendable {
     // Safe: all state is constant, and a timer source may be cancelled from any thread.
     private let writer: Writer
+    /// The maximum number of rows that one transaction deletes from a table.
     private let batch: Int
     private let auditRetention: TimeSpan
+    /// How long goal events are kept; `nil` for ever.
     private let eventRetention: TimeSpan?
     private let timer: any DispatchSourceTimer
     private let profiles = BatchChain()
@@ -40,6 +45,7 @@ final class Retention: @unchecked Sendable {
         timer.cancel()
     }
 
+    /// - Returns: whether there is more to do.
     private func sweepProfiles() async -> Bool {
         let deleted = try? await writer.perform { [batch, auditRetention] transaction in
             let now = transaction.now
@@ -56,9 +62,11 @@ final class Retention: @unchecked Sendable {
         // Readiness and metrics report a failure; the next sweep tries again.
         guard let (expired, old) = deleted else { return false }
         writer.countDeleted(expiredAssignments: expired.assignments, auditEntries: old)
+        // Without a changed record the next sweep would find the same damaged profiles again.
         return expired.found == batch && expired.records > 0 || old == batch
     }
 
+    /// - Returns: whether there is more to do.
     private func sweepEvents(_ eventRetention: TimeSpan) async -> Bool {
         let deleted = try? await writer.perform { [batch] transaction in
             // The tallies keep counting them.
@@ -88,11 +96,22 @@ final class Retention: @unchecked Sendable {
         return count
     }
 
+    private struct ExpiredProfiles {
+        /// The number of profiles in which something has expired.
+        var found = 0
+        /// The number of profiles that were changed or deleted.
+        var records = 0
+        /// The number of deleted assignments.
+        var assignments = 0
+    }
+
+    /// Deletes expired assignments, and profiles without any other.
     private static func deleteExpired(
         at now: Instant, limit: Int, in transaction: WriteTransaction
-    ) throws(SQLiteError) -> (found: Int, records: Int, assignments: Int) {
+    ) throws(SQLiteError) -> ExpiredProfiles {
         let rows = try ProfileRows.expired(at: now, limit: limit, on: transaction.connection)
-        var (records, assignments) = (0, 0)
+        var expired = ExpiredProfiles()
+        expired.found = rows.count
         for (userID, bytes) in rows {
             // A damaged profile stays, so that reading it reports the damage.
             guard let record = try? ProfileRecord(checking: bytes) else { continue }
@@ -102,111 +121,20 @@ final class Retention: @unchecked Sendable {
             } else {
                 try transaction.deleteProfile(of: userID, replacing: record)
             }
-            records += 1
-            assignments += record.count - (rest?.count ?? 0)
+            expired.records += 1
+            expired.assignments += record.count - (rest?.count ?? 0)
         }
-        return (rows.count, records, assignments)
+        return expired
     }
 }
 
-/// Deletes the values of attributes that were removed from the schema, in small transactions that do not delay other
-/// changes. Each transaction records its progress, so that the deletion continues after a restart and in any process.
-/// Readers do not depend on it.
-final class AttributeRemoval: @unchecked Sendable {
-    // Safe: all state is constant, and a timer source may be cancelled from any thread.
-    private let writer: Writer
-    private let reader: BackgroundReader
-    private let batch: Int
-    private let timer: any DispatchSourceTimer
-    private let chain = BatchChain()
-
-    /// How many rows a transaction may scan per row that it changes.
-    private static let scanFactor = 4
-
-    init(writer: Writer, reader: BackgroundReader, configuration: SQLiteConfiguration) {
-        self.writer = writer
-        self.reader = reader
-        batch = configuration.settings.retentionBatch
-        timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "attribute-removal", qos: .utility))
-        let interval = DispatchTimeInterval.milliseconds(Int(configuration.settings.retentionInterval * 1_000))
-        timer.schedule(deadline: .now(), repeating: interval, leeway: .milliseconds(100))
-        let isReadOnly = configuration.settings.isReadOnly
-        timer.setEventHandler { [weak self] in if !isReadOnly { self?.resume() } }
-        timer.resume()
-    }
-
-    func stop() {
-        timer.cancel()
-    }
-
-    /// Continues what another process, or this one before a restart, did not finish.
-    private func resume() {
-        let hasWork = try? reader.read { connection throws(SQLiteError) in
-            try connection.integer("SELECT EXISTS (SELECT 1 FROM attribute_removals)") == 1
-        }
-        if hasWork == true { sweep() }
-    }
-
-    /// Deletes all values that are due.
-    func sweep() {
-        chain.start { await self.sweepOnce() }
-    }
-
-    private func sweepOnce() async -> Bool {
-        // Readiness and metrics report a failure; the next sweep tries again.
-        (try? await writer.perform { [batch] in try Self.deleteSome(batch, in: $0) }) ?? false
-    }
-
-    /// - Returns: whether there is more to do.
-    private static func deleteSome(_ batch: Int, in transaction: WriteTransaction) throws(SQLiteError) -> Bool {
-        guard let (number, after) = try next(on: transaction.connection) else { return false }
-        let rows = try transaction.connection.all(
-            "SELECT user_id, record FROM user_attributes WHERE user_id > ?1 ORDER BY user_id LIMIT ?2",
-            .text(after), .integer(batch * scanFactor)
-        ) { (userID: $0.identifier(0), record: $0.bytes(1)) }
-        var changed = 0
-        var reached: Identifier?
-        for (userID, bytes) in rows where changed < batch {
-            reached = userID
-            // A damaged record stays, so that reading it reports the damage.
-            guard let record = AttributeRecord(checking: bytes), record[number] != nil else { continue }
-            try AttributeRows.put(record.applying([number: .remove]) { _ in }, for: userID, in: transaction)
-            changed += 1
-        }
-        try note(number, reached: reached, in: transaction)
-        return true
-    }
-
-    private static func next(on connection: Connection) throws(SQLiteError) -> (number: UInt32, after: Identifier)? {
-        try connection.all("SELECT number, after_user_id FROM attribute_removals LIMIT 1") { row in
-            (UInt32(clamping: row.integer(0)), row.identifier(1))
-        }.first
-    }
-
-    /// Records the progress.
-    ///
-    /// - Parameter reached: the last user that was processed; `nil` once the deletion is complete.
-    private static func note(
-        _ number: UInt32, reached: Identifier?, in transaction: WriteTransaction
-    ) throws(SQLiteError) {
-        let removal = SQLValue.integer(Int(number))
-        if let reached {
-            try transaction.connection.change(
-                "UPDATE attribute_removals SET after_user_id = ?2 WHERE number = ?1", removal, .text(reached))
-        } else {
-            try transaction.connection.change("DELETE FROM attribute_removals WHERE number = ?1", removal)
-        }
-        transaction.changed()
-    }
-}
-
-/// Runs work in batches, each in its own transaction: one batch at a time, however often it is started, and the next when
-/// the previous one is done.
+/// Runs a sweep in batches, each in its own transaction. Each batch starts when the previous one is done, so that other
+/// changes get their turn in between.
 final class BatchChain: Sendable {
     private static let executor = DispatchExecutor(label: "batches", qos: .utility)
     private let isRunning = Atomic(false)
 
-    /// Runs batches until nothing is left. Does nothing if a chain is running.
+    /// Runs batches until nothing is left. Does nothing if batches are already running.
     ///
     /// - Parameter batch: returns whether there is more to do.
     func start(_ batch: @escaping @Sendable () async -> Bool) {

@@ -4,6 +4,10 @@ import Dispatch
 import Storage
 
 /// The open transaction, as its changes see it. Used on the writer's queue only.
+///
+/// The ``Writer`` begins it, calls each change with it, and commits. Changes read and write rows through it. It
+/// collects what the commit needs beyond the rows: the changed users for the caches, the counters, the tallies and the
+/// feed.
 final class WriteTransaction {
     let connection: Connection
     private let clock: StoreClock
@@ -17,22 +21,24 @@ final class WriteTransaction {
     private(set) var userChanges = UserChanges()
     /// The hashes of users who had no profile before.
     private(set) var newUsers: [UInt64] = []
-    /// By how much the numbers of profiles and assignments change.
+    /// By how much the transaction changes the number of profiles.
     private(set) var profiles: Int64 = 0
+    /// By how much the transaction changes the number of assignments.
     private(set) var assignments: Int64 = 0
     /// The changes of tallies, written once at the end.
     var tallies = TallyChanges()
-    /// What is kept for readers of the feed; `nil` if there is none.
+    /// The changes for readers of the feed; `nil` if the feed is off.
     var feed: TransactionFeed?
     /// The number of entries made in the audit log.
     private(set) var auditEntries: UInt64 = 0
     /// The number of changes that a rule refused.
     private(set) var refusals = 0
-    /// The number of pages that the log has been shown to have room for.
+    /// The number of pages that were written to the log, which shows that it has room for as many.
     private(set) var provenPages = 0
     /// Whether there is anything to commit.
     private(set) var hasWritten = false
-    /// Read at its first use.
+    // What was read in this transaction, so that further changes need not read it again.
+
     private var newestDatafileVersion: Int64?
     private var attributeNames: [UInt32: Identifier]?
     /// The allocation periods of experiments, including those that this transaction has added.
@@ -44,7 +50,7 @@ final class WriteTransaction {
 
     /// - Parameters:
     ///   - userFilter: contains the users who may have a profile. Others have none, unless another process created it.
-    ///   - erasures: up to date.
+    ///   - erasures: updated at the start of the transaction.
     ///   - hasFeed: whether changes are kept for readers of the feed.
     init(
         _ connection: Connection, _ clock: StoreClock, userFilter: BloomFilter?, _ erasures: Erasures, hasFeed: Bool
@@ -116,7 +122,8 @@ final class WriteTransaction {
             ?? update(change, anonymous: anonymous, rules, at: now)
     }
 
-    /// Inserts a new profile without reading the present one; `nil` if the user may have one, or the change creates none.
+    /// Inserts a new profile without reading the present one; `nil` if the user may have one, or the change creates
+    /// none.
     private func create(
         _ change: ProfileChange, anonymous: ProfileRecord?, _ rules: ProfileRules, at now: Instant
     ) throws(SQLiteError) -> ProfileChangeResult? {
@@ -164,6 +171,7 @@ final class WriteTransaction {
         changed(userID, to: nil, from: stored)
     }
 
+    /// Notes a written profile for the caches and the counters.
     private func changed(_ userID: Identifier, to record: ProfileRecord?, from stored: ProfileRecord?) {
         userID.withKey { key in
             userChanges.appendProfile(record?.bytes, of: key)
@@ -186,16 +194,16 @@ final class WriteTransaction {
         if try wasErased(userID, since: submittedAt) { throw StorageError.erased }
     }
 
-    /// Notes a user who was erased or merged into another; see ``ErasureRules``.
+    /// Notes a user who was erased or merged into another, by ``ErasureRules/mark(_:into:)``.
     func noteRemoval(_ mark: Int64) {
         removals.append(mark)
         hasWritten = true
     }
 
-    /// Records erasures and merges, so that all processes drop waiting changes of the erased users, and forget what
-    /// they know of all.
+    /// Records the erasures and merges of this transaction, so that all processes drop waiting changes of the erased
+    /// users.
     ///
-    /// - Returns: their time; `nil` if there were none.
+    /// - Returns: the time of the erasures; `nil` if there were none.
     func recordErasures() throws(SQLiteError) -> UInt64? {
         guard !removals.isEmpty else { return nil }
         let now = DispatchTime.now().uptimeNanoseconds
@@ -238,6 +246,7 @@ final class WriteTransaction {
 
     // MARK: Allocations and statuses
 
+    /// Returns the allocation periods of an experiment.
     func allocationPeriods(of experimentID: Identifier) throws(SQLiteError) -> [AllocationPeriod] {
         if let known = allocationPeriods[experimentID] { return known }
         let periods = try connection.all(AllocationPeriod.ofExperiment(experimentID)) {
@@ -247,6 +256,7 @@ final class WriteTransaction {
         return periods
     }
 
+    /// Stores allocation periods.
     func put(_ periods: [AllocationPeriod.OfExperiment]) throws(SQLiteError) {
         for (experimentID, period) in periods {
             try insert(period.values(experimentID), into: .allocationPeriods)
@@ -254,6 +264,7 @@ final class WriteTransaction {
         }
     }
 
+    /// Returns the history of an experiment's status.
     func statusPeriods(of experimentID: Identifier) throws(SQLiteError) -> [StatusPeriod] {
         if let known = statusPeriods[experimentID] { return known }
         let periods = try connection.all(StatusPeriod.ofExperiment(experimentID)) { StatusPeriod.decode($0).period }
@@ -263,6 +274,7 @@ final class WriteTransaction {
 
     // MARK: Series
 
+    /// Returns the tracked series of an experiment.
     func trackedSeries(of experimentID: Identifier) throws(SQLiteError) -> [TrackedSeries] {
         if let known = series[experimentID] { return known }
         let found = try connection.all(TrackedSeries.ofExperiment(experimentID)) { TrackedSeries($0) }
@@ -270,9 +282,11 @@ final class WriteTransaction {
         return found
     }
 
-    /// Notes that series, allocations or statuses have changed.
+    /// Forgets the series, allocations and statuses that were read, because some have changed.
     func forgetDefinitions() {
-        (series, allocationPeriods, statusPeriods) = ([:], [:], [:])
+        series = [:]
+        allocationPeriods = [:]
+        statusPeriods = [:]
     }
 
     // MARK: Datafiles and attributes
@@ -300,7 +314,8 @@ final class WriteTransaction {
     /// Announces a changed datafile, forced variation, attribute or segment to all processes.
     func changedProjects() throws(SQLiteError) {
         try connection.statement("UPDATE counters SET project_changes = project_changes + 1").run()
-        (newestDatafileVersion, attributeNames) = (nil, nil)
+        newestDatafileVersion = nil
+        attributeNames = nil
         changed()
     }
 
@@ -311,72 +326,3 @@ final class WriteTransaction {
 }
 
 @available(*, unavailable) extension WriteTransaction: Sendable {}
-
-/// One or more changes that wait for a transaction. Once submitted it is used on the writer's queue, and finally on the
-/// executor that submitted it.
-final class PendingWrite: @unchecked Sendable {
-    // Safe: mutable state is accessed on the writer's queue, and later on the executor. Not generic: a generic class
-    // would handle its values through run-time metadata, for each change.
-
-    /// Reports the results to the submitter, on its executor.
-    typealias Report = @Sendable () -> Void
-
-    /// Monotonic nanoseconds.
-    let submittedAt = DispatchTime.now().uptimeNanoseconds
-    /// The number of changes, including refused ones.
-    let changes: Int
-    /// The memory that they take, estimated.
-    let bytes: Int
-    /// Where to report; `nil` for the writer's queue.
-    let executor: (any StoreExecutor)?
-    private let body: @Sendable (WriteTransaction) throws(SQLiteError) -> Report
-    private let failed: @Sendable (StorageError) -> Void
-    private var results: Report = {}
-
-    /// - Parameters:
-    ///   - body: makes the changes and returns a closure that reports their results once they are durable.
-    ///   - failed: reports that nothing was written.
-    init(
-        changes: Int, bytes: Int, on executor: (any StoreExecutor)?,
-        _ body: @escaping @Sendable (WriteTransaction) throws(SQLiteError) -> Report,
-        failed: @escaping @Sendable (StorageError) -> Void
-    ) {
-        self.changes = changes
-        self.bytes = bytes
-        self.executor = executor
-        self.body = body
-        self.failed = failed
-    }
-
-    func perform(in transaction: WriteTransaction) throws(SQLiteError) {
-        results = try body(transaction)
-    }
-
-    /// Reports the results after the commit, or why it failed.
-    func report(_ failure: StorageError?) {
-        if let failure { failed(failure) } else { results() }
-    }
-}
-
-/// A value that is used on one queue only; any other access traps.
-final class QueueBound<Value>: @unchecked Sendable {
-    // Safe: `value` traps on other queues.
-    private var stored: Value
-    private let queue: ThreadQueue
-
-    init(_ value: Value, _ queue: ThreadQueue) {
-        stored = value
-        self.queue = queue
-    }
-
-    var value: Value {
-        get {
-            queue.expectCurrent()
-            return stored
-        }
-        set {
-            queue.expectCurrent()
-            stored = newValue
-        }
-    }
-}

@@ -6,16 +6,25 @@ import Synchronization
 
 /// The process's only writer to the database: a serial queue that commits all waiting changes in one transaction (group
 /// commit). A change is acknowledged after its commit, and after all readers of this process were notified of it.
+///
+/// ```
+/// submit → waiting … drain → commit → transact          one transaction with all waiting changes
+///                                       report           results to the submitters
+///                                       recover          instead, if the transaction failed
+/// ```
 final class Writer: Sendable {
     private struct State {
         var waiting: [PendingWrite] = []
         /// The number of changes in `waiting`.
         var waitingChanges = 0
-        /// The memory that they take, estimated.
+        /// The memory that the waiting changes take, estimated.
         var waitingBytes = 0
+        /// Whether a call of `drain` is on the queue, or in progress.
         var isScheduled = false
         var isClosed = false
+        /// Why transactions fail; `nil` if they succeed.
         var failure: Failure?
+        /// Why closing the database failed.
         var closeFailure: StorageError?
         var metrics = StoreMetrics()
 
@@ -32,15 +41,15 @@ final class Writer: Sendable {
         }
     }
 
-    /// Why a transaction failed, and how much must be written before the failure counts as over: small transactions may
-    /// still fit on a disk that is nearly full.
+    /// Why transactions fail. The failure is over once a transaction succeeds that is as large as the largest failed
+    /// one: small transactions may still fit on a disk that is nearly full.
     private struct Failure {
         var error: StorageError
-        /// The size of the greatest transaction that has failed since.
+        /// The size of the largest failed transaction.
         var pages: Int
     }
 
-    /// The row of counters, from a statement that selects them in this order.
+    /// The row of the table `counters`. Statements select the columns in this order.
     private struct Counters {
         var commits: Int64 = 0
         var profiles: Int64 = 0
@@ -52,16 +61,21 @@ final class Writer: Sendable {
         init() {}
 
         init(_ row: Statement) {
-            (commits, profiles, assignments) = (row.integer(0), row.integer(1), row.integer(2))
-            (latestTime, feedNumber) = (row.instant(3), row.integer(4))
+            commits = row.integer(0)
+            profiles = row.integer(1)
+            assignments = row.integer(2)
+            latestTime = row.instant(3)
+            feedNumber = row.integer(4)
         }
     }
 
+    /// Notifies the readers of this process of each commit.
     let notices = CommitNotices()
-    /// Knows the time of every commit that this process has seen, so that the time of several processes never goes back.
+    /// Knows the time of every commit that this process has seen, so that the time of several processes never goes
+    /// back.
     let clock: StoreClock
     let userFilter: UserFilter
-    /// The file as it was opened.
+    /// The opened file, which must stay in place.
     let file: DatabaseFile
     private let checkpointer: Checkpointer
     private let configuration: SQLiteConfiguration
@@ -69,11 +83,13 @@ final class Writer: Sendable {
     private let state = Mutex(State())
     /// The maximum number of pages that a probe writes.
     private static let probePages = 4_096
+    /// The connection; `nil` once the writer is closed.
     private let connection: QueueBound<Connection?>
+    /// The erasures of other processes.
     private let erasures: QueueBound<Erasures>
     /// Whether changes are kept for readers of the feed.
     private let hasFeed: Bool
-    /// When the files were last seen in place, in monotonic nanoseconds; 0 after a failure.
+    /// When the files were last found in place, in monotonic nanoseconds; 0 after a failure.
     private let filesSeen: QueueBound<UInt64>
 
     init(file: DatabaseFile, configuration: SQLiteConfiguration) throws(SQLiteError) {
@@ -148,7 +164,8 @@ final class Writer: Sendable {
         try await completed { submit(body, completion: $0) }
     }
 
-    /// Commits a change of the counters, and writes as much to the log as the transaction that failed.
+    /// Commits a change of the counters only. While transactions fail, also writes as much to the log as the largest
+    /// failed one, so that a success ends the failure.
     func probe() async throws(StorageError) {
         try await perform { [self] transaction in
             if let failure = state.withLock(\.failure) { try transaction.ensureRoom(pages: failure.pages) }
@@ -156,7 +173,7 @@ final class Writer: Sendable {
         }
     }
 
-    /// Why transactions fail; `nil` once as much has been written as the one that failed.
+    /// Why transactions fail; `nil` if they succeed.
     var failure: StorageError? { state.withLock { $0.failure?.error } }
 
     /// Why acknowledged writes may be missing in the database that was closed.
@@ -178,7 +195,8 @@ final class Writer: Sendable {
         if let refusal { write.report(refusal) }
     }
 
-    /// Whether the queue is neither full nor too slow: a write that comes now would wait as long as the oldest has.
+    /// Whether a write may wait: the queue is not full, and the oldest write has not waited too long. A new one would
+    /// probably wait as long.
     private func hasRoom(for write: PendingWrite, in state: State) -> Bool {
         guard let oldest = state.waiting.first else { return true }
         // May be negative: of two concurrent submissions, the later one may have been queued first.
@@ -195,6 +213,7 @@ final class Writer: Sendable {
 
     // MARK: Committing
 
+    /// Commits the waiting writes, and schedules itself again if others came meanwhile.
     private func drain() {
         let batch = takeWaiting(configuration.batchLimit)
         if !batch.isEmpty { commit(batch) }
@@ -209,10 +228,16 @@ final class Writer: Sendable {
     private func takeWaiting(_ limit: Int) -> [PendingWrite] {
         state.withLock { state in
             guard state.waitingChanges > limit else {
-                defer { (state.waiting, state.waitingChanges, state.waitingBytes) = ([], 0, 0) }
+                defer {
+                    state.waiting = []
+                    state.waitingChanges = 0
+                    state.waitingBytes = 0
+                }
                 return state.waiting
             }
-            var (writes, changes, bytes) = (0, 0, 0)
+            var writes = 0
+            var changes = 0
+            var bytes = 0
             while changes < limit {
                 changes += state.waiting[writes].changes
                 bytes += state.waiting[writes].bytes
@@ -227,6 +252,7 @@ final class Writer: Sendable {
         }
     }
 
+    /// Commits writes in one transaction, and reports their results.
     private func commit(_ batch: [PendingWrite]) {
         let start = DispatchTime.now()
         do throws(SQLiteError) {
@@ -258,7 +284,7 @@ final class Writer: Sendable {
                 return state.failure == nil
             }
             if isFirst { configuration.report(.writesFail(reason: error.asStorageError.description)) }
-            // The writes after it would wait as long for the same lock.
+            // Writes that still wait would wait as long for the same lock, so they fail, too.
             let others = error.isBusy ? takeWaiting(.max) : []
             state.withLock { $0.metrics.failedChanges += UInt64(Self.changes(batch + others)) }
             report(batch + others, error.asStorageError)
@@ -288,11 +314,15 @@ final class Writer: Sendable {
         batch.reduce(0) { $0 + $1.changes }
     }
 
+    /// Performs writes in one transaction, and commits it if there is anything to commit.
+    ///
+    /// The order of the last steps keeps readers correct: they learn that a commit with this number is about to come
+    /// (`announce`), the filter gets new users, the database commits, and the readers get the changes (`deliver`).
     private func transact(_ batch: [PendingWrite]) throws(SQLiteError) -> WriteTransaction {
         let connection = try openConnection(for: batch)
         try connection.statement("BEGIN IMMEDIATE").run()
         try file.contents?.expectOwn(on: connection)
-        // The time of another process's commits is noted with its erasures.
+        // If another process has written, its commits may have later times.
         if try erasures.value.update(on: connection) { clock.advance(to: try counters(on: connection).latestTime) }
         let transaction = WriteTransaction(
             connection, clock, userFilter: userFilter.latestFilter, erasures.value, hasFeed: hasFeed)
@@ -320,7 +350,7 @@ final class Writer: Sendable {
             .init(number: counters.commits, changes: transaction.userChanges, header: header, after: former))
         state.withLock { $0.take(counters) }
         transaction.didWrite(pages: connection.takeWrittenPages())
-        // The sync was of these files only if they are still in place.
+        // The commit is durable only if the synced files are still in place.
         let now = DispatchTime.now().uptimeNanoseconds
         try file.expectInPlace()
         try file.contents?.expectOwn(on: connection)
@@ -328,6 +358,7 @@ final class Writer: Sendable {
         return transaction
     }
 
+    /// Adds the changes of a transaction to the counters.
     private func raiseCounters(_ transaction: WriteTransaction) throws(SQLiteError) -> Counters {
         // Without RETURNING, for which SQLite makes a temporary table at each commit.
         try transaction.connection.statement(
@@ -368,8 +399,10 @@ final class Writer: Sendable {
         return min(pages, Self.probePages)
     }
 
+    /// Returns the connection for the next transaction, after a check that the files are in place.
     private func openConnection(for batch: [PendingWrite]) throws(SQLiteError) -> Connection {
-        // What was submitted during the last commit needs no further check: the check after that commit came later.
+        // Writes that were submitted during the last commit need no further check: the check after that commit came
+        // later.
         let seen = filesSeen.value
         if !batch.allSatisfy({ $0.submittedAt < seen }) { try file.expectInPlace() }
         if let open = connection.value, !open.needsReopening { return open }
@@ -400,7 +433,8 @@ final class Writer: Sendable {
     func metrics() -> StoreMetrics {
         var metrics = state.withLock { state in
             var metrics = state.metrics
-            (metrics.waitingChanges, metrics.waitingBytes) = (state.waitingChanges, state.waitingBytes)
+            metrics.waitingChanges = state.waitingChanges
+            metrics.waitingBytes = state.waitingBytes
             return metrics
         }
         let sizes = file.sizes
@@ -442,10 +476,11 @@ final class Writer: Sendable {
         }
     }
 
-    /// Keeps SQLite from copying the log into another database, and from deleting another log, when the connection is closed.
+    /// Checks the files before the connection is closed. If they were overwritten, or another log has taken the place
+    /// of the open one, keeps SQLite from copying the log into the wrong database and from deleting the other log.
     private func checkFiles(before connection: Connection) {
         do throws(SQLiteError) {
-            // A log that was only deleted is still open, and is copied.
+            // If only the log was deleted, SQLite still has it open and copies it.
             if !file.lacksOnlyLog { try file.expectInPlace() }
             try file.contents?.expectOwn(on: connection)
         } catch {

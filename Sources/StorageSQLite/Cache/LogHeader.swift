@@ -1,0 +1,83 @@
+import CSQLite
+
+/// Identifies a commit. Commits of Holdfast raise the number; those of other programs change only the header.
+struct Commit: Equatable, Sendable {
+    /// The counter in the database.
+    var number: Int64
+    /// The log's header after the commit; `nil` if unknown.
+    var header: LogHeader?
+}
+
+/// A copy of the header of the write-ahead log's index. It contains a count of commits and the log's checksums: if two
+/// copies are equal, nothing was committed between them.
+struct LogHeader: Equatable, Sendable {
+    // Offsets of its fields in bytes: https://sqlite.org/walformat.html, section 2.1.
+    private typealias Words = (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64)
+    private var words: Words = (0, 0, 0, 0, 0, 0)
+
+    /// - Parameter index: the start of the log's index in shared memory.
+    init(at index: UnsafeRawPointer) {
+        withUnsafeMutableBytes(of: &words) { words in
+            if let first = words.assumingMemoryBound(to: UInt64.self).baseAddress {
+                csqlite_copy_log_header(index, first)
+            }
+        }
+    }
+
+    /// Whether this is the header after the next commit.
+    func isNext(after former: LogHeader) -> Bool {
+        commits == former.commits &+ 1
+    }
+
+    /// The offset of the log's end, and the size of a frame in it (a page with its header), in bytes:
+    /// https://sqlite.org/walformat.html, section 1.
+    var end: (offset: Int64, frameSize: Int64) {
+        withUnsafeBytes(of: words) { words in
+            // 65,536 is encoded as 1.
+            let pageSize = Int64(words.load(fromByteOffset: 14, as: UInt16.self))
+            let frameSize = 24 + (pageSize == 1 ? 65_536 : pageSize)
+            return (32 + Int64(words.load(fromByteOffset: 16, as: UInt32.self)) * frameSize, frameSize)
+        }
+    }
+
+    /// The number of frames in the log.
+    var frames: UInt32 { withUnsafeBytes(of: words) { $0.load(fromByteOffset: 16, as: UInt32.self) } }
+
+    /// The two halves of the checksum of all frames.
+    var checksum: (UInt32, UInt32) {
+        withUnsafeBytes(of: words) {
+            ($0.load(fromByteOffset: 24, as: UInt32.self), $0.load(fromByteOffset: 28, as: UInt32.self))
+        }
+    }
+
+    /// The salts as they are in the log's header. They change whenever the log restarts.
+    var salts: [UInt8] { withUnsafeBytes(of: words) { Array($0[32..<40]) } }
+
+    /// `iChange` in SQLite's wal.c: raised by every commit, and by nothing else.
+    private var commits: UInt32 {
+        withUnsafeBytes(of: words) { $0.load(fromByteOffset: 8, as: UInt32.self) }
+    }
+
+    static func == (one: LogHeader, other: LogHeader) -> Bool {
+        one.words == other.words
+    }
+}
+
+/// How much of the write-ahead log a checkpoint has copied into the database, as the log's index says.
+struct LogCopying: Equatable, Sendable {
+    /// The ``LogHeader/salts`` of the log, which distinguish it from the log before its restart.
+    let salts: [UInt8]
+    /// `nBackfill` (https://sqlite.org/walformat.html, section 2.1): how many frames are in the database.
+    let copied: UInt32
+    /// `nBackfillAttempted`: how many frames a checkpoint has begun to copy.
+    let attempted: UInt32
+
+    init(salts: [UInt8], at index: UnsafeRawPointer) {
+        self.salts = salts
+        copied = csqlite_index_word(index, 24)
+        attempted = csqlite_index_word(index, 32)
+    }
+
+    /// Whether no checkpoint is copying: the database changes only after the next one has raised ``attempted``.
+    var isComplete: Bool { copied == attempted }
+}
