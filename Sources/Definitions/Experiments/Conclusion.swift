@@ -140,7 +140,7 @@ extension ProjectDefinitions {
         experiment.status = ExperimentStatus.concluded.rawValue
         // The step of the ramp begins again if the experiment is reopened.
         if experiment.details.ramp?.state.status == .active {
-            experiment.details.ramp?.end(.waiting, at: time, nil, nil)
+            experiment.details.ramp?.leaveStep(as: .waiting, at: time)
         }
         experiments.set(experiment)
         if let id = experiment.groupID { try allocateGroup(id) }

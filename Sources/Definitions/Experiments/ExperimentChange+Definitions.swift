@@ -153,7 +153,7 @@ extension ExperimentChange {
         }
         let hasRamp = experiment.details.ramp.map { $0.isPending || $0.state.status == .held } ?? false
         if let traffic, let former, traffic != former.enrolledTraffic, hasRamp {
-            experiment.details.ramp?.end(.ended, at: nil, "the traffic was changed by hand", nil)
+            experiment.details.ramp?.leaveStep(as: .ended, because: "the traffic was changed by hand")
         }
     }
 

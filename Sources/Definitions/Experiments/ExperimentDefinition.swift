@@ -39,8 +39,8 @@ package struct ExperimentDefinition: KeyedDefinition {
     package var groupID: Identifier?
     /// The percentage of all users who are enrolled; `nil` outside of named groups, where ``allocation`` says it.
     package var traffic: Double?
-    /// The conditions as they were given, null for everybody; see ``GivenAudience``. For a rule of a flag, the
-    /// conditions that the datafile has.
+    /// The conditions as they were given, null for everybody; `nil` if an uploaded datafile has an audience of another
+    /// form, see ``GivenAudience``. For a rule of a flag, the conditions that the datafile has.
     package var audience: JSONValue?
     /// The flag whose rule the experiment is, or was until the flag was deleted; `nil` for other experiments.
     package var flagKey: Identifier?
