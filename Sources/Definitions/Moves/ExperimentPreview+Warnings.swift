@@ -53,7 +53,8 @@ extension ExperimentPreview {
 
     /// Returns the warnings that apply to the change.
     ///
-    /// - Parameter hasUsers: whether any user has an assignment or was exposed. Without users some changes disturb nothing.
+    /// - Parameter hasUsers: whether any user has an assignment or was exposed. Without users some changes disturb
+    ///   nothing.
     public func warnings(hasUsers: Bool) -> [Warning] {
         guard let former else { return [] }
         var warnings = statusWarnings(former)
@@ -123,8 +124,8 @@ extension ExperimentPreview {
 
     /// The numbers of bucket values that some variations of an experiment have, with bounds of their rounding errors.
     ///
-    /// Rounding changes the number of each variation by less than one. The sum over all variations is exact, so the sum over
-    /// some of them is wrong by less than the number of those, and by less than the number of the others.
+    /// Rounding changes the number of each variation by less than one. The sum over all variations is exact, so the sum
+    /// over some of them is wrong by less than the number of those, and by less than the number of the others.
     private struct RoundedShares {
         private let counts: [Int]
         let total: Int

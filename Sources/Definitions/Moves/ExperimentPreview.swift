@@ -3,8 +3,8 @@ import JSON
 
 /// What a change of an experiment would do to users, computed from the datafiles before and after it.
 ///
-/// The preview knows which shares of new users would get another variation (``moves``), and what may disturb the results
-/// (``warnings(hasUsers:)``). It does not look at stored users.
+/// The preview knows which shares of new users would get another variation (``moves``), and what may disturb the
+/// results (``warnings(hasUsers:)``). It does not look at stored users.
 public struct ExperimentPreview: Sendable {
     /// A share of new users who would get another variation than now.
     public struct Move: Sendable, Equatable {
@@ -50,8 +50,8 @@ public struct ExperimentPreview: Sendable {
     /// The percentage of new users who would get another variation, or none, or one instead of none.
     public var changedShare: Double { Self.rounded(moves.reduce(0) { $0 + $1.share }) }
 
-    /// Removes the rounding errors of a sum of shares. A share is a multiple of a hundred-millionth of the users, because a
-    /// group and an experiment have 10,000 bucket values each; as a percentage it has six decimals.
+    /// Removes the rounding errors of a sum of shares. A share is a multiple of a hundred-millionth of the users,
+    /// because a group and an experiment have 10,000 bucket values each; as a percentage it has six decimals.
     private static func rounded(_ percentage: Double) -> Double { (percentage * 1e6).rounded() / 1e6 }
 
     // MARK: New users
@@ -62,8 +62,8 @@ public struct ExperimentPreview: Sendable {
         var to: Identifier?
     }
 
-    /// Returns the moves over the whole bucket space. Users of a group are bucketed twice, independently: into an experiment
-    /// of the group, and into a variation.
+    /// Returns the moves over the whole bucket space. Users of a group are bucketed twice, independently: into an
+    /// experiment of the group, and into a variation.
     private static func moves(from former: Experiment?, to edited: Experiment) -> [Move] {
         let inGroup = shares(membership(former), membership(edited), areSame: groupID(former) == groupID(edited))
         let ofVariations = shares(owners(former), owners(edited), areSame: former?.id ?? edited.id == edited.id)
@@ -96,7 +96,8 @@ public struct ExperimentPreview: Sendable {
     /// - Parameters:
     ///   - former: what the users of each bucket value have before the change.
     ///   - edited: what they have after it.
-    ///   - areSame: whether users have the same bucket values before and after the change. Otherwise both are independent.
+    ///   - areSame: whether users have the same bucket values before and after the change. Otherwise both are
+    ///     independent.
     private static func shares(
         _ former: [Identifier?], _ edited: [Identifier?], areSame: Bool
     ) -> [Transition: Double] {
