@@ -1,6 +1,8 @@
 import Bucketing
 import JSON
 
+// The forms of the members of an experiment; see ``ExperimentView/members``.
+
 extension Form where Value == Identifier {
     /// The id of an experiment.
     static var experimentID: Self {

@@ -1,6 +1,8 @@
 import Bucketing
 import JSON
 
+// The forms of the members of a flag; see ``FlagView/members``.
+
 extension Form where Value == [FlagDefinition.Variation] {
     /// The variations with their values: `[{"key":"short","value":"Hi"}]`. The values are checked against the type here
     /// if the body has it, and otherwise when the change is applied to the flag.

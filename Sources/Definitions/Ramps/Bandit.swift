@@ -6,8 +6,8 @@ package import JSON
 /// intervals.
 ///
 /// This is Thompson sampling in batches: the share of new users that a variation gets is its probability of being the
-/// best one, but at least ``leastShare``. Enrolled users keep their variation. Each batch is a look at the users
-/// (``ProjectDefinitions/timedChange(of:at:_:)``).
+/// best one, but at least ``leastShare``. Enrolled users keep their variation.
+/// ``ProjectDefinitions/timedChange(of:at:_:)`` says when the users are to be looked at.
 package struct Bandit: Sendable, Equatable {
     /// The time between two interim looks, as it was given.
     var interval = "1d"
