@@ -36,8 +36,10 @@ public struct CompiledDefinitions: Sendable {
     }
 
     private init(_ value: JSONValue, similarTo former: CompiledDefinitions?) throws(CoreError) {
-        let datafile = try Datafile.usable(value, similarTo: former?.datafile)
-        self.init(former?.definitions.reading(value) ?? ProjectDefinitions(value), datafile)
+        let edit = former.flatMap { DatafileEdit(from: $0.definitions.root, to: value.object ?? JSONObject()) }
+        let datafile = try Datafile.usable(value, similarTo: former?.datafile, edit)
+        let definitions = edit.flatMap { former?.definitions.reading(value, $0) }
+        self.init(definitions ?? ProjectDefinitions(value), datafile)
     }
 
     /// Adds the lifetime of assignments that the project had, because uploads from other products do not have it.

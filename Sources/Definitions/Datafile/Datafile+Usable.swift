@@ -13,6 +13,29 @@ extension Datafile {
         try usable(try parsed(content), similarTo: former)
     }
 
+    /// Compiles a parsed datafile.
+    ///
+    /// - Parameters:
+    ///   - former: a datafile that is probably similar, so that less has to be compiled; `nil` for none.
+    ///   - edit: what differs between the two, if the caller knows it.
+    /// - Throws: 400 with every wrong member as `errors`.
+    package static func usable(
+        _ value: JSONValue, similarTo former: Datafile? = nil, _ edit: DatafileEdit? = nil
+    ) throws(CoreError) -> Datafile {
+        do throws(DatafileError) {
+            return try Datafile.compile(value, similarTo: former, edit)
+        } catch {
+            let first = error.problems.first
+            var refusal = CoreError(
+                .invalid, "the datafile is not usable: \(first?.description ?? "it is empty")", at: first?.pointer)
+            refusal.faults = error.problems
+            throw refusal
+        }
+    }
+
+    /// Parses a datafile, without compiling it.
+    ///
+    /// - Throws: 400 if the text is not JSON.
     package static func parsed(_ content: [UInt8]) throws(CoreError) -> JSONValue {
         do throws(JSONError) {
             return try parser.parse(content)
@@ -34,13 +57,13 @@ extension Datafile {
         }
     }
 
-    /// Compiles a datafile that is about to be activated, under stricter rules than ``usable(_:similarTo:)``. Datafiles that are
-    /// active already are not checked against these rules, which are newer.
+    /// Compiles a datafile that is about to be activated. In contrast to ``usable(_:similarTo:)``, this also checks
+    /// ids. Active datafiles are not checked, because they may have been activated by a release without this rule.
     ///
     /// - Throws: 400 also if the id of an experiment or a variation does not fit into a profile.
     package static func accepted(_ content: [UInt8]) throws(CoreError) -> Datafile {
         let datafile = try usable(content)
-        // Delivery rules are exempt: their assignments are not stored, and their ids have other forms.
+        // Delivery rules are exempt: their assignments are not stored, and their ids have another form.
         for experiment in datafile.experimentsBesideRules {
             do throws(CoreError) {
                 _ = try NameRule.checkExperimentID(experiment.id.string, at: nil)
@@ -57,21 +80,6 @@ extension Datafile {
         }
         return datafile
     }
-
-    /// Compiles a datafile; see ``Bucketing/Datafile/compile(_:similarTo:_:)``.
-    package static func usable(
-        _ value: JSONValue, similarTo former: Datafile? = nil, _ edit: DatafileEdit? = nil
-    ) throws(CoreError) -> Datafile {
-        do throws(DatafileError) {
-            return try Datafile.compile(value, similarTo: former, edit)
-        } catch {
-            let first = error.problems.first
-            var refusal = CoreError(
-                .invalid, "the datafile is not usable: \(first?.description ?? "it is empty")", at: first?.pointer)
-            refusal.faults = error.problems
-            throw refusal
-        }
-    }
 }
 
 extension Datafile {
@@ -86,7 +94,8 @@ extension Datafile {
         ]
     }
 
-    /// The experiments without the targeted rollouts of flags, which the Agent does not count as experiments either.
+    /// The experiments without the targeted rollouts of flags, which the Optimizely Agent does not count as experiments
+    /// either.
     @inlinable
     public var experimentsBesideRules: [Experiment] {
         experiments.filter { !isDeliveryRule($0.id) }
@@ -98,7 +107,7 @@ extension Datafile {
         experiment(key: name) ?? experiment(id: name)
     }
 
-    /// Returns the experiment with a key, unless it is a targeted rollout.
+    /// Returns the experiment with a key as the Optimizely Agent knows it: `nil` for a targeted rollout.
     @inlinable
     public func agentExperiment(key: Identifier) -> Experiment? {
         experiment(key: key).flatMap { isDeliveryRule($0.id) ? nil : $0 }

@@ -48,12 +48,12 @@ extension ProjectDefinitions {
         }
     }
 
-    /// Reads what a datafile defines that probably differs from this one in a few elements, as another process has edited
-    /// them. Only these are read.
+    /// Reads what a datafile defines in which another process has edited a few elements of this one. Only these are read.
     ///
-    /// - Returns: `nil` if it differs more. Then the whole is to be read.
-    func reading(_ datafile: JSONValue) -> ProjectDefinitions? {
-        guard let next = datafile.object, let edit = DatafileEdit(from: root, to: next) else { return nil }
+    /// - Parameter edit: what differs between the two datafiles.
+    /// - Returns: `nil` if what the edited elements define depends on others. Then the whole is to be read.
+    func reading(_ datafile: JSONValue, _ edit: DatafileEdit) -> ProjectDefinitions? {
+        guard let next = datafile.object else { return nil }
         let (own, formerOwn) = (next[Annotations.member]?.object, root[Annotations.member]?.object)
         guard own?["metrics"] == formerOwn?["metrics"],
             Self.areSame("id", at: edit.experiments, of: "experiments", root, next),

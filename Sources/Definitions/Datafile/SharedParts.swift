@@ -1,5 +1,5 @@
-/// A part of an element that copies share until one of them changes it. Elements are copied often, and such parts are large
-/// and change rarely.
+/// A property whose value is kept in a shared box, so that copying the owner does not copy the value. Use it for large
+/// values that change rarely: definitions are copied with every edit.
 @propertyWrapper
 public struct SharedPart<Part: Sendable & Equatable>: Sendable, Equatable {
     private final class Box: Sendable {
@@ -13,7 +13,7 @@ public struct SharedPart<Part: Sendable & Equatable>: Sendable, Equatable {
     public init(wrappedValue part: Part) { box = Box(part) }
 
     public var wrappedValue: Part {
-        // Without a copy of the part.
+        // Yields the value in place, without a copy.
         _read { yield box.part }
         set { box = Box(newValue) }
     }

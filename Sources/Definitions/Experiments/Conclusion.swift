@@ -2,7 +2,7 @@ public import Bucketing
 public import Chronology
 public import JSON
 
-/// What an admin says of the end of an experiment: `{"winner":KEY or null,"reason":TEXT?}`.
+/// The body of `POST /v1/experiments/{key}/conclude`: `{"winner":KEY or null,"reason":TEXT?}`.
 public struct ConclusionInput: Sendable, Equatable {
     /// The key of the variation that everybody gets; `nil` for none.
     public var winner: Identifier?
@@ -34,14 +34,14 @@ public struct ConclusionInput: Sendable, Equatable {
     }
 }
 
-/// How an experiment ended.
+/// How an experiment was concluded: who won, why, and when.
 package struct Conclusion: Sendable, Equatable {
     /// The id of the variation that everybody gets; `nil` if there is none.
     package var winner: Identifier?
-    /// What the experiment has again when it is reopened.
+    /// The status that the experiment gets back when it is reopened.
     var formerStatus: String
-    /// When its results were kept; `nil` if an earlier release concluded it. It stays if the winner or the reason is
-    /// changed.
+    /// When the results were frozen; `nil` if an earlier release concluded the experiment. Changing the winner or the
+    /// reason does not change the time.
     package var frozenAt: Instant?
     var reason = ""
     var concludedAt = ""
@@ -59,7 +59,11 @@ package struct Conclusion: Sendable, Equatable {
         self.author = author
     }
 
-    /// - Parameter details: what SDKs do not get.
+    /// Reads a conclusion from a datafile.
+    ///
+    /// - Parameters:
+    ///   - annotation: see ``annotation``.
+    ///   - details: see ``details``.
     init(_ annotation: JSONObject, _ details: JSONObject?) {
         winner = annotation.identifier("winner")
         formerStatus = annotation["status"]?.string ?? ExperimentStatus.running.rawValue
@@ -69,6 +73,7 @@ package struct Conclusion: Sendable, Equatable {
         author = details?["author"]?.string ?? ""
     }
 
+    /// What decisions need, for the annotation of the experiment.
     var annotation: JSONValue {
         var object = JSONObject()
         object["winner"] = winner.map { JSONValue($0) } ?? .null
@@ -77,16 +82,18 @@ package struct Conclusion: Sendable, Equatable {
         return .object(object)
     }
 
+    /// What only people need, which SDKs do not get.
     var details: JSONValue {
         ["reason": .string(reason), "concluded_at": .string(concludedAt), "author": .string(author)]
     }
 
-    /// As an admin would say it again.
+    /// Returns the input that concludes the experiment in the same way.
     package func input(of experiment: ExperimentDefinition) -> ConclusionInput {
         ConclusionInput(
             winner: winner.flatMap { id in experiment.variations.last { $0.id == id }?.key }, reason: reason)
     }
 
+    /// Returns the member `conclusion` of a response.
     package func description(of experiment: ExperimentDefinition) -> JSONValue {
         [
             "winner": input(of: experiment).winner.map { JSONValue($0) } ?? .null, "reason": .string(reason),
@@ -131,9 +138,9 @@ extension ProjectDefinitions {
             winner: variation?.id, formerStatus: former?.formerStatus ?? experiment.status,
             frozenAt: former == nil ? time : former?.frozenAt, reason: input.reason, at: time, by: author)
         experiment.status = ExperimentStatus.concluded.rawValue
-        // The step begins again if the experiment is reopened.
+        // The step of the ramp begins again if the experiment is reopened.
         if experiment.details.ramp?.state.status == .active {
-            experiment.details.ramp?.end(.waiting, at: time, nil, nil)
+            experiment.details.ramp?.leaveStep(as: .waiting, at: time)
         }
         experiments.set(experiment)
         if let id = experiment.groupID { try allocateGroup(id) }

@@ -1,19 +1,25 @@
 import Bucketing
 package import JSON
 
-/// By which rule an experiment is to be decided: what was said of it before the start holds, and what is said later shows.
+/// The plan by which an experiment is decided: the accepted error probabilities and the smallest effect of interest.
+///
+/// A plan counts only if it was made before results were known. So the server records the plan when the experiment
+/// starts (``ProjectDefinitions/fixPlans(since:)``), and `GET` lists what was changed since.
 package struct DecisionRule: Sendable, Equatable {
-    /// `nil` for the default, as is the power.
+    /// The probability of deciding for a difference that does not exist; `nil` for ``defaultAlpha``.
     package var alpha: Double?
+    /// The probability of finding the minimum effect; `nil` for ``defaultPower``.
     package var power: Double?
     /// The smallest effect of interest, as a share of the baseline's mean.
     package var minimumEffect: Double?
-    /// What was planned when the experiment started; `nil` if it has not, or if nothing was planned.
+    /// The plan at the start of the experiment; `nil` if it has not started, or if nothing was planned.
     var start: Start?
 
+    /// The plan that was recorded when the experiment started.
     struct Start: Sendable, Equatable {
-        /// Of the project's datafile.
+        /// The revision of the datafile that started the experiment.
         var revision: String
+        /// See ``ProjectDefinitions/plan(of:)``.
         var plan: JSONObject
     }
 
@@ -24,7 +30,7 @@ package struct DecisionRule: Sendable, Equatable {
 
     init() {}
 
-    /// Reads what is stored.
+    /// Reads a stored plan.
     init(stored value: JSONValue?) {
         let object = value?.object
         Self.members.readStored(object ?? JSONObject(), into: &self)
@@ -50,14 +56,14 @@ package struct DecisionRule: Sendable, Equatable {
 
     var isEmpty: Bool { self == DecisionRule() }
 
-    /// What is said of the rule.
+    /// The members that an admin sets, without the record of the start.
     package var definition: JSONObject {
         var object = JSONObject()
         Self.members.show(self, in: &object)
         return object
     }
 
-    /// What is stored.
+    /// The plan as it is stored.
     var json: JSONValue {
         var object = definition
         object["start"] = start.map { ["revision": .string($0.revision), "plan": .object($0.plan)] }
@@ -66,12 +72,13 @@ package struct DecisionRule: Sendable, Equatable {
 }
 
 extension ExperimentDefinition {
-    /// Whether anybody may have taken part.
+    /// Whether the experiment has started, so that users may have taken part.
     var hasStarted: Bool { !isDraft && status != ExperimentStatus.notStarted.rawValue }
 }
 
 extension ProjectDefinitions {
-    /// Everything that is planned of an experiment.
+    /// Returns everything that counts as planned: the decision rule, the metrics with their roles, and the definitions
+    /// of the metrics without their descriptions.
     private func plan(of experiment: ExperimentDefinition) -> JSONObject {
         var plan = experiment.details.plan.definition
         let measured = experiment.details.metrics
@@ -86,7 +93,7 @@ extension ProjectDefinitions {
         return plan
     }
 
-    /// Keeps what is planned of the experiments that a change starts.
+    /// Records the plans of the experiments that a change starts.
     mutating func fixPlans(since former: ProjectDefinitions?) {
         for experiment in editedExperiments(since: former)
         where experiment.status == ExperimentStatus.running.rawValue && experiment.details.plan.start == nil
@@ -100,17 +107,18 @@ extension ProjectDefinitions {
         }
     }
 
-    /// The names of what is planned otherwise than when the experiment started.
+    /// Returns the names of the parts of the plan that have changed since the experiment started.
     func planChanges(of experiment: ExperimentDefinition) -> [String] {
         guard experiment.hasStarted else { return [] }
-        let (now, start) = (plan(of: experiment), experiment.details.plan.start?.plan ?? JSONObject())
+        let now = plan(of: experiment)
+        let start = experiment.details.plan.start?.plan ?? JSONObject()
         var names: [String] = []
         for member in now where start[member.key] != member.value { names.append(member.key) }
         for member in start where now[member.key] == nil { names.append(member.key) }
         return names.sorted()
     }
 
-    /// The member `plan` of an experiment; `nil` if nothing is planned.
+    /// Returns the member `plan` of a response; `nil` if nothing is planned.
     package func planDescription(of experiment: ExperimentDefinition) -> JSONValue? {
         let plan = experiment.details.plan
         guard !plan.isEmpty || !self.plan(of: experiment).isEmpty else { return nil }

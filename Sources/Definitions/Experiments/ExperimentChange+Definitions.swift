@@ -32,7 +32,9 @@ extension ExperimentChange {
         return false
     }
 
-    /// - Throws: 409 if the change is of what a flag defines.
+    /// Checks that the change leaves alone what a flag defines.
+    ///
+    /// - Throws: 409 otherwise.
     private func checkFlags(_ flags: [FlagDefinition]) throws(CoreError) {
         if status != nil, let flag = flags.first(where: { !$0.isEnabled }) {
             throw CoreError(
@@ -50,35 +52,18 @@ extension ExperimentChange {
         }
     }
 
-    /// Creates or updates the experiment as ``apply(to:)`` does, whatever flag it belongs to.
+    /// Creates or updates the experiment as ``apply(to:)`` does, but may also change what a flag defines. Flags use
+    /// this for the experiments of their rules.
     ///
-    /// - Parameter flag: the one whose rule the experiment is, if it is one.
+    /// - Parameter flag: the flag whose rule the experiment is; `nil` for none.
     func define(in definitions: inout ProjectDefinitions, rule flag: FlagDefinition? = nil) throws(CoreError) {
         let former = definitions.experiments[Identifier(key)]
         try definitions.expectNoDeliveryRule(Identifier(key))
-        guard former?.isArchived != true || status != nil else {
-            throw CoreError(
-                .conflict, "the experiment '\(key)' is archived; set `status` to restore it", at: ["status"])
-        }
-        guard former != nil || variations != nil else {
-            throw CoreError(.unprocessable, "a new experiment must have `variations`", at: ["variations"])
-        }
-        let id = try Self.id(former?.id, given: given.value("id", \.id), at: ["id"]) ?? Self.freshID()
-        let owner = definitions.experiment(id: id).map(\.key) ?? definitions.deliveryRule("id", id)
-        if let owner, owner != Identifier(key) {
-            throw CoreError(.conflict, "`id` must be free; the experiment '\(owner)' has '\(id)'", at: ["id"])
-        }
+        try checkExistence(former)
+        let id = try experimentID(replacing: former, in: definitions)
         var experiment = former ?? ExperimentDefinition(id: id, key: Identifier(key))
         try changeStatus(of: &experiment, isNew: former == nil)
-        if let metrics = given.value("metrics", \.definition.details.metrics) {
-            try metrics.check(definitions.metrics)
-            if experiment.conclusion != nil, Set(metrics.all) != Set(experiment.details.metrics.all) {
-                throw CoreError(
-                    .conflict,
-                    "the metrics of '\(key)' must stay as they are, because its results are kept; reopen it first",
-                    at: ["metrics"])
-            }
-        }
+        try checkMetrics(of: experiment, in: definitions)
         var view = ExperimentView(experiment)
         ExperimentView.members.apply(given, to: &view)
         experiment = view.definition
@@ -88,45 +73,92 @@ extension ExperimentChange {
                 .conflict, "the variation that '\(key)' was concluded with must stay, because everybody gets it",
                 at: ["variations"])
         }
-        let present = definitions.group(of: former)
-        if given.has("group"), let present, present.name == nil {
-            throw CoreError(
-                .conflict, "`group` must be changed in the datafile, which has '\(key)' in its group '\(present.id)'",
-                at: ["group"])
-        }
-        let name = given.value("group", \.group) ?? present?.name
-        setTimes(of: &experiment, former)
+        let formerGroup = definitions.group(of: former)
+        let groupName = try groupName(replacing: formerGroup)
+        adjustToTimes(&experiment, former)
         if let predicts = details.bandit?.predicts { experiment.gate = predicts ? experiment.gate ?? 100 : nil }
         try experiment.checkBandit(definitions.metrics)
-        allocate(&experiment, former, isGrouped: name != nil)
-        if let flag {
-            (experiment.flagKey, experiment.isServed) = (flag.key, nil)
-        } else if former == nil || former?.flagKey != nil || experiment.layerID == id,
-            definitions.flags(ofExperiment: id).isEmpty
-        {
-            // The flag whose rule it was has been deleted since.
-            (experiment.flagKey, experiment.isServed) = (nil, true)
-        }
-        if present == nil || present?.name != nil {
-            try definitions.set(experiment, inGroup: name)
+        allocate(&experiment, former, isGrouped: groupName != nil)
+        setOwner(of: &experiment, former, flag, in: definitions)
+        if formerGroup == nil || formerGroup?.name != nil {
+            try definitions.set(experiment, inGroup: groupName)
         } else {
+            // A group of an uploaded datafile stays as it is.
             definitions.experiments.set(experiment)
         }
     }
 
-    /// What the schedule starts is a draft. A change of the traffic by hand ends the ramp.
-    private func setTimes(of experiment: inout ExperimentDefinition, _ former: ExperimentDefinition?) {
-        // What is to start later must not run now.
-        if former == nil, status == nil, details.schedule?.startAt != nil {
-            experiment.status = ExperimentStatus.draft.rawValue
+    /// - Throws: 409 if the experiment is archived and the change has no status; 422 if a new experiment has no
+    ///   variations.
+    private func checkExistence(_ former: ExperimentDefinition?) throws(CoreError) {
+        guard former?.isArchived != true || status != nil else {
+            throw CoreError(
+                .conflict, "the experiment '\(key)' is archived; set `status` to restore it", at: ["status"])
         }
-        if let traffic, let former, traffic != former.enrolledTraffic,
-            experiment.details.ramp.map({ $0.isPending || $0.state.status == .held }) ?? false
-        {
-            experiment.details.ramp?.end(.ended, at: nil, "the traffic was changed by hand", nil)
+        guard former != nil || variations != nil else {
+            throw CoreError(.unprocessable, "a new experiment must have `variations`", at: ["variations"])
         }
     }
 
+    /// - Throws: 422 if a metric is not defined; 409 if the metrics of a concluded experiment would change.
+    private func checkMetrics(
+        of experiment: ExperimentDefinition, in definitions: ProjectDefinitions
+    ) throws(CoreError) {
+        guard let metrics = given.value("metrics", \.definition.details.metrics) else { return }
+        try metrics.check(definitions.metrics)
+        if experiment.conclusion != nil, Set(metrics.all) != Set(experiment.details.metrics.all) {
+            throw CoreError(
+                .conflict,
+                "the metrics of '\(key)' must stay as they are, because its results are kept; reopen it first",
+                at: ["metrics"])
+        }
+    }
+
+    /// Returns the name of the experiment's group after the change; `nil` for no group, or for one of an uploaded
+    /// datafile.
+    ///
+    /// - Throws: 409 if the experiment would leave a group of an uploaded datafile.
+    private func groupName(replacing former: ExperimentGroup?) throws(CoreError) -> String? {
+        if given.has("group"), let former, former.name == nil {
+            throw CoreError(
+                .conflict, "`group` must be changed in the datafile, which has '\(key)' in its group '\(former.id)'",
+                at: ["group"])
+        }
+        return given.value("group", \.group) ?? former?.name
+    }
+
+    /// Notes which flag has the experiment: the one whose rule it is, or the flag of the same key that serves it.
+    private func setOwner(
+        of experiment: inout ExperimentDefinition, _ former: ExperimentDefinition?, _ flag: FlagDefinition?,
+        in definitions: ProjectDefinitions
+    ) {
+        if let flag {
+            experiment.flagKey = flag.key
+            experiment.isServed = nil
+            return
+        }
+        let isOfAPI = former == nil || former?.flagKey != nil || experiment.layerID == experiment.id
+        // A rule whose flag has been deleted becomes an experiment of its own.
+        if isOfAPI, definitions.flags(ofExperiment: experiment.id).isEmpty {
+            experiment.flagKey = nil
+            experiment.isServed = true
+        }
+    }
+
+    /// Makes a new experiment that the schedule starts a draft, because it must not run before. Ends the ramp if the
+    /// traffic is changed by hand.
+    private func adjustToTimes(_ experiment: inout ExperimentDefinition, _ former: ExperimentDefinition?) {
+        if former == nil, status == nil, details.schedule?.startAt != nil {
+            experiment.status = ExperimentStatus.draft.rawValue
+        }
+        let hasRamp = experiment.details.ramp.map { $0.isPending || $0.state.status == .held } ?? false
+        if let traffic, let former, traffic != former.enrolledTraffic, hasRamp {
+            experiment.details.ramp?.leaveStep(as: .ended, because: "the traffic was changed by hand")
+        }
+    }
+
+    /// Sets the status, if the body has one.
+    ///
     /// - Throws: 409 if the experiment cannot have the status.
     private func changeStatus(of experiment: inout ExperimentDefinition, isNew: Bool) throws(CoreError) {
         guard let status, status.rawValue != experiment.status || isNew else { return }
@@ -142,8 +174,22 @@ extension ExperimentChange {
                 .conflict, "an experiment is concluded with POST /v1/experiments/\(key)/conclude", at: ["status"])
         }
         experiment.status = status.rawValue
-        // Who restores it says what it is now.
+        // Another status reopens or restores the experiment.
         if status != .concluded, status != .archived { experiment.conclusion = nil }
+    }
+
+    /// Returns the id of the experiment: the former one, the given one, or else a random one.
+    ///
+    /// - Throws: 409 if the id would change, or if another experiment has it.
+    private func experimentID(
+        replacing former: ExperimentDefinition?, in definitions: ProjectDefinitions
+    ) throws(CoreError) -> Identifier {
+        let id = try Self.id(former?.id, given: given.value("id", \.id), at: ["id"]) ?? Self.freshID()
+        let owner = definitions.experiment(id: id).map(\.key) ?? definitions.deliveryRule("id", id)
+        if let owner, owner != Identifier(key) {
+            throw CoreError(.conflict, "`id` must be free; the experiment '\(owner)' has '\(id)'", at: ["id"])
+        }
+        return id
     }
 
     /// Returns the former id, or else the given one; `nil` if there is neither.
@@ -160,22 +206,28 @@ extension ExperimentChange {
         return former
     }
 
-    /// Returns a random id. It must not be the id of a deleted experiment, whose stored assignments would apply again.
+    /// Returns a random id. One that is derived from the key could be that of a deleted experiment, whose stored
+    /// assignments would then apply again.
     private static func freshID() -> Identifier {
         Identifier(String(UInt64.random(in: 1_000_000_000_000_000..<1_000_000_000_000_000_000)))
     }
 
+    /// Replaces the variations of the experiment. A variation keeps its id as long as it keeps its key, even if it was
+    /// removed in between.
+    ///
+    /// - Throws: 409 if an id would change; 422 if two variations have the same id.
     private func apply(_ changes: [ExperimentView.Variation], to experiment: inout ExperimentDefinition)
         throws(CoreError)
     {
-        let (known, retired) = (experiment.variations, experiment.retiredVariations)
+        let known = experiment.variations
+        let retired = experiment.retiredVariations
         var variations: [ExperimentDefinition.Variation] = []
         var ids: Set<Identifier> = []
         for (index, change) in changes.enumerated() {
             let place = JSONPointer().appending("variations").appending(index).appending("id")
             let former = known.last { $0.key == change.key }
             let formerID = former?.id ?? retired.last { $0.key == change.key }?.id
-            // Unambiguous, because an experiment's id has no slash.
+            // No other variation has this name, because an experiment's id has no slash.
             let id =
                 try Self.id(formerID, given: change.id, at: place)
                 ?? Identifier(DerivedID.of("\(experiment.id)/\(change.key)"))
@@ -193,6 +245,8 @@ extension ExperimentChange {
         }
     }
 
+    /// Divides the experiment's users. A ramp that the body gives sets the traffic to that of its step.
+    ///
     /// - Parameter former: `nil` for a new experiment.
     private func allocate(
         _ experiment: inout ExperimentDefinition, _ former: ExperimentDefinition?, isGrouped: Bool

@@ -2,13 +2,14 @@ import Bucketing
 public import Chronology
 public import JSON
 
-/// What an admin defines of an experiment with `PUT /v1/experiments/{key}`; absent members keep their values.
+/// The body of `PUT /v1/experiments/{key}`. Members that it lacks keep their values.
+///
 /// ``ExperimentView`` lists the members; ``apply(to:)`` applies them to an experiment.
 public struct ExperimentChange: ElementChange {
     public var key: String
     var given: Given<ExperimentView>
 
-    /// Whether anybody new is enrolled.
+    /// Whether users who are not enrolled yet can be.
     public enum Enrollment: String, Sendable, CaseIterable {
         case open
         /// Enrolled users keep their variation, and nobody else gets one.
@@ -17,6 +18,7 @@ public struct ExperimentChange: ElementChange {
 
     /// The maximum number of variations.
     static let variationLimit = 1_000
+    /// The maximum weight of a variation.
     static let greatestWeight = 1_000_000.0
 
     init(key: String, _ given: Given<ExperimentView> = Given(draft: ExperimentView())) {
@@ -29,11 +31,12 @@ public struct ExperimentChange: ElementChange {
         self.init(key: key, try ExperimentView.members.read(value, key: key))
     }
 
+    /// Sets the variations as if they were in the body.
     mutating func give(_ variations: [ExperimentView.Variation]) {
         given.set("variations", \.variations, to: variations)
     }
 
-    // MARK: What is given
+    // MARK: Members of the body
 
     var variations: [ExperimentView.Variation]? { given.value("variations", \.variations) }
     /// The percentage of users who are enrolled, 0 to 100.
@@ -43,6 +46,7 @@ public struct ExperimentChange: ElementChange {
     }
     /// Conditions in the form of a datafile's audience; `null` admits everybody.
     var audience: JSONValue? { given.value("audience", \.definition.audience) ?? nil }
+    /// The details in the body. Those that it lacks have the values of a new experiment; see ``Given/has(_:)``.
     var details: ExperimentDetails { given.draft.definition.details }
 
     // MARK: Warnings
@@ -58,6 +62,7 @@ public struct ExperimentChange: ElementChange {
             code: .startInPast, fault: JSONFault(pointer: ["schedule", "start_at"], reason: reason))
     }
 
+    /// Warns that variations without weights replace unequal weights by equal ones.
     private func weightWarning(changing former: JSONValue?) -> DefinitionWarning? {
         guard let variations, variations.allSatisfy({ $0.weight == nil }) else { return nil }
         var weights: [String: Double] = [:]

@@ -1,18 +1,20 @@
 package import Bucketing
 package import JSON
 
-/// An experiment of a project.
+/// An experiment of a project, as a value that an edit changes. The project's datafile is generated from it; decisions
+/// use the compiled ``Experiment`` of the datafile.
 package struct ExperimentDefinition: KeyedDefinition {
     package struct Variation: Sendable, Equatable {
         package var id: Identifier
         package var key: Identifier
-        /// Relative to the others; `nil` if none was given.
+        /// Relative to the weights of the other variations; `nil` if none was given.
         package var weight: Double?
-        /// The variation as the datafile has it.
+        /// The JSON object from the datafile, with members that Holdfast does not know.
         var source = JSONObject()
     }
 
-    /// A variation that was removed. If it is added again, it has its former id.
+    /// A variation that was removed. If one with its key is added again, it gets the former id, so that stored
+    /// assignments apply again.
     package struct RetiredVariation: Sendable, Equatable {
         package var id: Identifier
         package var key: Identifier
@@ -20,24 +22,27 @@ package struct ExperimentDefinition: KeyedDefinition {
 
     package let id: Identifier
     package var key: Identifier
-    /// As a datafile has it: one of ``ExperimentStatus``, or another one that a datafile brought. While the experiment's
-    /// flag is off, a running experiment is paused in the datafile.
+    /// A raw value of ``ExperimentStatus``, or any other text that an uploaded datafile has. While the experiment's
+    /// flag is off, a running experiment is paused in the datafile, but stays running here.
     package var status = ExperimentStatus.running.rawValue
     package var variations: [Variation] = []
     package var retiredVariations: [RetiredVariation] = []
-    /// Maps bucket values to variations. While enrollment is closed, this is the allocation that applies when it reopens.
+    /// Maps bucket values to variations. While enrollment is closed, this is the allocation that applies when it
+    /// reopens.
     package var allocation = TrafficAllocation.empty
+    /// Whether enrollment is closed: enrolled users keep their variation, and nobody else gets one.
     package var isClosed = false
-    /// The percentage of users whom a contextual bandit admits, for which SDKs ask this server; ``allocation`` splits those
-    /// and has all bucket values. `nil` for any other experiment.
+    /// The percentage of users whom a contextual bandit admits; `nil` if the experiment is none. SDKs ask this server
+    /// for the decisions of a contextual bandit. Its ``allocation`` has all bucket values, and splits the admitted
+    /// users.
     package var gate: Double?
     package var groupID: Identifier?
-    /// The percentage of all users who are enrolled, in an experiment of a named group.
+    /// The percentage of all users who are enrolled; `nil` outside of named groups, where ``allocation`` says it.
     package var traffic: Double?
-    /// Conditions as they were given, null for everybody; `nil` if a datafile brought others. Of a flag's rule, those
-    /// that the datafile has.
+    /// The conditions as they were given, null for everybody; `nil` if an uploaded datafile has an audience of another
+    /// form, see ``GivenAudience``. For a rule of a flag, the conditions that the datafile has.
     package var audience: JSONValue?
-    /// The flag whose rule the experiment is, or was.
+    /// The flag whose rule the experiment is, or was until the flag was deleted; `nil` for other experiments.
     package var flagKey: Identifier?
     /// Whether a flag with the experiment's key serves it; `nil` if the datafile does not say.
     var isServed: Bool?
@@ -47,7 +52,7 @@ package struct ExperimentDefinition: KeyedDefinition {
     package var hasNeverRun = false
     @SharedPart package var details = ExperimentDetails()
     package var conclusion: Conclusion?
-    /// The experiment as the datafile has it. Members that are not defined here stay.
+    /// The JSON object from the datafile. Writing the experiment keeps the members that Holdfast does not know.
     package var source = JSONObject()
 
     package var listKey: Identifier { key }
@@ -65,118 +70,15 @@ package struct ExperimentDefinition: KeyedDefinition {
     package var winner: Variation? {
         isConcluded ? conclusion?.winner.flatMap { id in variations.last { $0.id == id } } : nil
     }
-    /// The campaign.
+    /// The id of the campaign that contains the experiment; by default that of the experiment.
     var layerID: Identifier { source.identifier("layerId") ?? id }
-    /// The id of its own audience in the datafile.
+    /// The id of the audience in the datafile that belongs to this experiment alone.
     var audienceID: String { GivenAudience.id(of: id) }
 
     init(id: Identifier, key: Identifier) {
         self.id = id
         self.key = key
         audience = .null
-    }
-
-    /// - Parameters:
-    ///   - audiences: the conditions of the datafile's audiences, by id.
-    ///   - details: what the datafile has for Holdfast alone; `nil` if nothing.
-    init(_ source: JSONObject, groupID: Identifier?, audiences: [Identifier: JSONValue], details: JSONObject?) {
-        self.init(id: source.identifier("id") ?? "", key: source.identifier("key") ?? "")
-        let members = source[Annotations.member]?.object
-        let annotations = ExperimentAnnotations(members)
-        status = annotations.isDraft ? ExperimentStatus.draft.rawValue : source["status"]?.string ?? ""
-        variations = source.objects("variations").map { variation in
-            Variation(
-                id: variation.identifier("id") ?? "", key: variation.identifier("key") ?? "",
-                weight: variation["weight"]?.double, source: variation)
-        }
-        retiredVariations = source.objects("retiredVariations").compactMap { variation in
-            guard let id = variation.identifier("id"), let key = variation.identifier("key") else { return nil }
-            return RetiredVariation(id: id, key: key)
-        }
-        isClosed = members?["enrollment"] == "closed"
-        let shown = source["trafficAllocation"].flatMap { try? TrafficAllocation(json: $0) } ?? .empty
-        let planned = annotations.isClosed ? annotations.allocation ?? shown : shown
-        gate = (source["cmab"]?.object).flatMap { bandit in
-            bandit.isEmpty ? nil : annotations.gate ?? (bandit["trafficAllocation"]?.double).map { $0 / 100 }
-        }
-        allocation =
-            gate == nil ? planned : .dividing(variations.map(\.id), variations.compactMap(\.weight), like: planned)
-        self.groupID = groupID
-        traffic = members?["traffic"]?.double
-        flagKey = members?.identifier("flag")
-        isServed = members?["served"]?.bool
-        assignmentLifetime = annotations.assignmentLifetime
-        hasNeverRun = members?["neverRan"]?.bool ?? false
-        audience = GivenAudience.read(source, given: members?["audience"], audiences[Identifier(audienceID)])
-        self.details = details.map { ExperimentDetails($0) } ?? ExperimentDetails()
-        conclusion = (members?["conclusion"]?.object).map { Conclusion($0, details?["conclusion"]?.object) }
-        self.source = source
-    }
-
-    /// What the flag of an experiment adds to it in the datafile.
-    struct Setting {
-        var isPaused = false
-        /// Gives a variation its state and its values.
-        var addValues: (inout JSONObject, Variation) -> Void = { _, _ in }
-    }
-
-    /// Writes the experiment as SDKs know it, as if it had been read from the datafile.
-    mutating func write(_ setting: Setting) {
-        source = json(setting)
-        for (index, variation) in source.objects("variations").enumerated() { variations[index].source = variation }
-    }
-
-    /// Returns the experiment as SDKs know it.
-    ///
-    /// While enrollment is closed, the allocation in the datafile is empty, so that no SDK enrolls anybody, and the
-    /// annotations keep what it will be again.
-    private func json(_ setting: Setting) -> JSONObject {
-        var object = source
-        object["id"] = JSONValue(id)
-        object["key"] = JSONValue(key)
-        object["layerId"] = JSONValue(layerID)
-        if isDraft || status == ExperimentStatus.running.rawValue {
-            object["status"] = setting.isPaused ? ExperimentStatus.paused.json : ExperimentStatus.running.json
-        } else {
-            object["status"] = .string(status)
-        }
-        object["forcedVariations"] = source["forcedVariations"] ?? [:]
-        GivenAudience.write(audience, of: id, to: &object, replacing: source)
-        object["variations"] = .array(
-            variations.map { variation in
-                var object = variation.source
-                object["id"] = JSONValue(variation.id)
-                object["key"] = JSONValue(variation.key)
-                if object["weight"]?.double != variation.weight {
-                    object["weight"] = variation.weight.map { .shortest($0) }
-                }
-                setting.addValues(&object, variation)
-                return .object(object)
-            })
-        let isShut = isClosed || isDraft
-        object["trafficAllocation"] = isShut ? [] : allocation.json
-        object["cmab"] = gate.map { gate in
-            var bandit = source["cmab"]?.object ?? JSONObject()
-            bandit["attributeIds"] = bandit["attributeIds"] ?? []
-            bandit["trafficAllocation"] = .integer(isShut ? 0 : Int64((gate * 100).rounded()))
-            return .object(bandit)
-        }
-        let retired = retiredVariations.map { ["id": JSONValue($0.id), "key": JSONValue($0.key)] as JSONValue }
-        object["retiredVariations"] = retired.isEmpty ? nil : .array(retired)
-        var annotations = source[Annotations.member]?.object ?? JSONObject()
-        annotations["enrollment"] = isClosed ? "closed" : nil
-        annotations["trafficAllocation"] = isShut ? Optional(allocation.json) : nil
-        annotations["gate"] = isShut ? gate.map { .shortest($0) } : nil
-        annotations["status"] = isDraft ? "draft" : nil
-        annotations["conclusion"] = conclusion?.annotation
-        annotations["traffic"] = traffic.map { .shortest($0) }
-        annotations["audience"] = GivenAudience.annotation(audience)
-        annotations["flag"] = flagKey.map { JSONValue($0) }
-        annotations["served"] = isServed.map { .bool($0) }
-        annotations[AssignmentLifetime.member] = assignmentLifetime.map { .string($0.text) }
-        annotations["neverRan"] = hasNeverRun ? true : nil
-        object[Annotations.member] = annotations.isEmpty ? nil : .object(annotations)
-        return object
     }
 }
 
@@ -200,26 +102,28 @@ extension ExperimentDefinition {
             ids: variations.map(\.id), given: variations.compactMap(\.weight), shares: allocation.shares)
     }
 
-    /// Gives the experiment a percentage of users and divides them among its variations. As few bucket values as possible
-    /// move to another variation.
+    /// Gives the experiment a percentage of users and divides them among its variations. As few bucket values as
+    /// possible move to another variation.
     ///
     /// - Parameters:
-    ///   - former: how users were divided; `nil` for a new experiment.
+    ///   - former: the division before the change; `nil` for a new experiment.
     ///   - dividesAnew: whether the variations or their weights have changed.
-    ///   - isGrouped: whether it is in a named group, which admits the percentage.
+    ///   - isGrouped: whether the experiment is in a named group.
     mutating func allocate(
         traffic percentage: Double, since former: VariationSplit?, dividesAnew: Bool = false, isGrouped: Bool
     ) {
-        // A group, or a contextual bandit, admits a part of the users, which the experiment's own allocation only splits.
+        // A group or a contextual bandit admits the percentage of users. The allocation of the experiment then has all
+        // bucket values, and splits those who are admitted.
         let ownTraffic = isGrouped || gate != nil ? 100 : percentage
         if gate != nil { gate = isGrouped ? 100 : percentage }
         if dividesAnew || former?.traffic != ownTraffic {
             if !dividesAnew, let former {
-                // The shares of little traffic, rounded to hundredths, would lose the weights.
+                // Weights that were not given are kept now: the rounded shares of little traffic would lose them.
                 let weights = former.weights
                 for index in variations.indices { variations[index].weight = weights[variations[index].id] ?? 0 }
             }
             let shares = allocation.shares
+            // If only the traffic grows, no variation loses users.
             let isGrown = !dividesAnew && ownTraffic >= former?.traffic ?? 0
             allocation = allocation.reallocated(
                 to: TrafficAllocation.weights(

@@ -1,6 +1,8 @@
 import Bucketing
 import JSON
 
+// The forms of the members of an experiment; see ``ExperimentView/members``.
+
 extension Form where Value == Identifier {
     /// The id of an experiment.
     static var experimentID: Self {
@@ -21,8 +23,8 @@ extension FaultCollector {
 // MARK: - Variations
 
 extension Form where Value == [ExperimentView.Variation] {
-    /// `["control","new"]`, or `[{"key":"control","weight":3},{"key":"new","weight":1}]`. Without weights the variations get
-    /// equal shares.
+    /// `["control","new"]`, or `[{"key":"control","weight":3},{"key":"new","weight":1}]`. Without weights the
+    /// variations get equal shares.
     static var variations: Self {
         Form(
             schema: [
@@ -59,30 +61,12 @@ extension Form where Value == [ExperimentView.Variation] {
                 ],
             ],
             read: { $1.variations($0) },
-            write: { variations in
-                .array(
-                    variations.map { variation in
-                        var object = JSONObject()
-                        object["id"] = variation.id.map { JSONValue($0) }
-                        object["key"] = JSONValue(variation.key)
-                        object["weight"] = variation.weight.map { .shortest($0) }
-                        object["share"] = variation.share.map { .shortest($0) }
-                        return .object(object)
-                    })
-            },
-            file: { variations in
-                .array(
-                    variations.map { variation in
-                        var object = JSONObject()
-                        object["key"] = JSONValue(variation.key)
-                        object["id"] = variation.id.map { JSONValue($0) }
-                        object["weight"] = variation.weight.map { .shortest($0) }
-                        return .object(object)
-                    })
-            })
+            write: { .array($0.map(\.json)) },
+            file: { .array($0.map(\.file)) })
     }
 
-    /// The form of a flag's rule, `{"control":3,"new":1}`: the baseline first.
+    /// The form in a rule of a flag: an object with the weight of each variation, the baseline first, such as
+    /// `{"control":3,"new":1}`.
     static var weights: Self {
         Form(
             schema: [
@@ -123,7 +107,7 @@ extension FaultCollector {
             variations.append(variation)
         }
         let weights = variations.compactMap(\.weight)
-        // Of variations with faults nobody knows whether they have a weight.
+        // Whether a variation with a fault has a weight is unknown, so the weights are checked only without faults.
         guard variations.count == list.count, !weights.isEmpty else { return variations }
         if weights.count < variations.count {
             add(
@@ -162,6 +146,7 @@ extension FaultCollector {
 }
 
 extension ExperimentView.Variation {
+    /// Reads a variation: a key, or an object with a key.
     fileprivate init(_ value: JSONValue, at place: JSONPointer) throws(CoreError) {
         if let key = value.string {
             self.init(key: Identifier(try NameRule.checkKey(key, at: place)))
@@ -180,9 +165,28 @@ extension ExperimentView.Variation {
         let weight = try object.optionalNumber("weight", 0...ExperimentChange.greatestWeight, in: place)
         self.init(key: Identifier(key), id: id.map { Identifier($0) }, weight: weight)
     }
+
+    /// The variation in a response.
+    fileprivate var json: JSONValue {
+        var object = JSONObject()
+        object["id"] = id.map { JSONValue($0) }
+        object["key"] = JSONValue(key)
+        object["weight"] = weight.map { .shortest($0) }
+        object["share"] = share.map { .shortest($0) }
+        return .object(object)
+    }
+
+    /// The variation in a file. The key comes first, because people read it.
+    fileprivate var file: JSONValue {
+        var object = JSONObject()
+        object["key"] = JSONValue(key)
+        object["id"] = id.map { JSONValue($0) }
+        object["weight"] = weight.map { .shortest($0) }
+        return .object(object)
+    }
 }
 
-// MARK: - What changes by itself, and the plan
+// MARK: - Schedule, ramp, bandit and plan
 
 extension Form where Value == ExperimentSchedule? {
     static var schedule: Self {
@@ -218,7 +222,8 @@ extension Form where Value == Bandit? {
 }
 
 extension Form where Value == DecisionRule {
-    /// What was planned at the start is the server's.
+    /// The form in responses, files and the store; requests are read by ``DecisionRule/members``. Files leave out what
+    /// the server recorded at the start.
     static var plan: Self {
         Form(
             read: { _, _ in nil }, write: { $0.json },

@@ -5,11 +5,11 @@ import JSON
 /// the datafile this is a group with the policy `random`, whose allocation gives each experiment its traffic.
 package struct ExperimentGroup: KeyedDefinition {
     package let id: Identifier
-    /// `nil` for a group that a datafile brought.
+    /// `nil` for a group of an uploaded datafile, which the API does not change.
     package let name: String?
     /// Divides the bucket values among the experiments.
     package var allocation: TrafficAllocation
-    /// The group as the datafile has it, without what is generated.
+    /// The JSON object from the datafile, without the members that are generated.
     let source: JSONObject
 
     package var listKey: Identifier { id }
@@ -33,6 +33,7 @@ package struct ExperimentGroup: KeyedDefinition {
         self.init(source.object ?? JSONObject())
     }
 
+    /// Returns the group in the format of a datafile.
     func json(_ experiments: [JSONValue]) -> JSONValue {
         var object = source
         object["experiments"] = .array(experiments)
@@ -46,7 +47,8 @@ extension ProjectDefinitions {
         experiment?.groupID.flatMap { groups[$0] }
     }
 
-    /// Sets an experiment that stays in its group, of which it may need another part.
+    /// Sets an experiment that stays in its group, and divides the traffic of the group anew, because that of the
+    /// experiment may have changed.
     ///
     /// - Throws: 422 if the experiments of the group would have more than 100% of the traffic.
     package mutating func set(_ experiment: ExperimentDefinition) throws(CoreError) {
@@ -54,9 +56,10 @@ extension ProjectDefinitions {
         if let id = experiment.groupID { try allocateGroup(id) }
     }
 
-    /// Sets an experiment, in a named group or outside of groups, and gives each experiment of the groups that change its
-    /// traffic. As few bucket values as possible move to another experiment.
+    /// Sets an experiment, moves it into a named group or out of all groups, and divides the traffic of both groups
+    /// anew. As few bucket values as possible move to another experiment.
     ///
+    /// - Parameter name: the group; it is created if there is none with the name. `nil` for no group.
     /// - Throws: 422 if the experiments of the group would have more than 100% of the traffic.
     package mutating func set(_ experiment: ExperimentDefinition, inGroup name: String?) throws(CoreError) {
         var experiment = experiment
@@ -72,7 +75,13 @@ extension ProjectDefinitions {
         if let former, former != group?.id { try allocateGroup(former) }
     }
 
-    /// Divides the traffic of a named group anew. Removes a group without experiments.
+    /// Divides the bucket values of a named group among its experiments by their traffic. Removes a group without
+    /// experiments.
+    ///
+    /// While ``unallocatedGroups`` is set, only adds the group to it: a file changes several experiments of a group,
+    /// and the sum of their traffic is checked once all have changed.
+    ///
+    /// - Throws: 422 if the experiments would have more than 100% of the traffic.
     package mutating func allocateGroup(_ id: Identifier) throws(CoreError) {
         if unallocatedGroups != nil {
             unallocatedGroups?.insert(id)
@@ -97,6 +106,7 @@ extension ProjectDefinitions {
         groups.set(group)
     }
 
+    /// Returns hundredths of a percent as a text, such as `12.5%`.
     private static func percentage(_ share: Int) -> String {
         let number = Double(share) / 100
         return Int(exactly: number).map { "\($0)%" } ?? "\(number)%"
@@ -104,7 +114,7 @@ extension ProjectDefinitions {
 }
 
 extension ExperimentDefinition {
-    /// The experiment's part of its group, in hundredths of a percent.
+    /// The experiment's part of its group, in hundredths of a percent. An experiment that has ended needs none.
     fileprivate var share: Int {
         isArchived || isConcluded ? 0 : Int((min(max(traffic ?? 0, 0), 100) * 100).rounded())
     }

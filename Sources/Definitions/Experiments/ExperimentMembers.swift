@@ -1,8 +1,8 @@
 package import Bucketing
 import JSON
 
-/// What people say about an experiment, and when it changes by itself. Decisions do not depend on it, and SDKs do not get
-/// it.
+/// The part of an experiment that SDKs do not get: names and texts for people, metrics, the plan, and what changes the
+/// experiment automatically: schedule, ramp and bandit. Decisions do not depend on it.
 package struct ExperimentDetails: Sendable, Equatable {
     package var name = ""
     package var description = ""
@@ -19,16 +19,16 @@ package struct ExperimentDetails: Sendable, Equatable {
 
     init() {}
 
-    /// Reads what is stored.
+    /// Reads stored details.
     init(_ object: JSONObject) {
         var view = ExperimentView.members.blank
         ExperimentView.members.readStored(object, into: &view)
         self = view.definition.details
     }
 
-    /// What is stored.
+    /// The details as they are stored; empty for those of a new experiment.
     var stored: JSONObject {
-        // Of most experiments.
+        // Most experiments have no details; skip the table for them.
         guard self != Self.none else { return JSONObject() }
         var view = ExperimentView.members.blank
         view.definition.details = self
@@ -37,23 +37,24 @@ package struct ExperimentDetails: Sendable, Equatable {
         return object
     }
 
-    /// What a search looks through.
+    /// The texts that a search looks through.
     package var searchedTexts: [String] {
         [name, description, hypothesis, owner].filter { !$0.isEmpty } + tags.map(\.string)
     }
 }
 
-/// An experiment as people see it: what `PUT` takes, `GET` shows and files have.
+/// An experiment as people see it: the form that `PUT` takes, `GET` shows and files have.
 ///
-/// Most of it is the definition's. Of what a definition has in another form, such as the traffic in its allocation, this has
-/// the value that is shown; given ones become part of a definition by the rules of ``ExperimentChange``.
+/// Most members are properties of the ``definition``. For a member that a definition has in another form, the view has
+/// a property of its own: `traffic`, for example, is a part of the definition's allocation. ``ExperimentChange`` turns
+/// such members of a request into changes of the definition.
 package struct ExperimentView: Sendable, Equatable {
     package struct Variation: Sendable, Equatable {
         package var key: Identifier
         package var id: Identifier?
-        /// Relative to the others.
+        /// Relative to the weights of the other variations.
         package var weight: Double?
-        /// The percentage of all users.
+        /// The percentage of all users who get the variation; only in responses.
         package var share: Double?
 
         package init(key: Identifier, id: Identifier? = nil, weight: Double? = nil, share: Double? = nil) {
@@ -77,7 +78,8 @@ package struct ExperimentView: Sendable, Equatable {
         id = definition.id
     }
 
-    /// All that is said of an experiment: a new member is a line here, and a property above or of ``ExperimentDefinition``.
+    /// The members of an experiment. To add one, add a line here, and a property to this type, to
+    /// ``ExperimentDefinition`` or to ``ExperimentDetails``.
     package static let members = MemberTable<ExperimentView>(
         "an experiment", blank: ExperimentView(),
         showing: ["audience_conditions", "traffic_allocation", "sdk_key", "revision", "conclusion", "proposals"],

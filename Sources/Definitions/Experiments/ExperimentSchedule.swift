@@ -1,14 +1,15 @@
 package import Chronology
 package import JSON
 
-/// When an experiment starts and ends by itself.
+/// The times at which the server starts an experiment and closes its enrollment.
 package struct ExperimentSchedule: Sendable, Equatable {
     /// When a draft starts to run.
     package var startAt: Instant?
     /// When enrollment closes: enrolled users keep their variation, and nobody else gets one.
     package var endAt: Instant?
-    /// When it was done.
+    /// When the server started the draft; `nil` if it has not.
     package var startedAt: Instant?
+    /// When the server closed enrollment; `nil` if it has not.
     package var endedAt: Instant?
 
     init() {}
@@ -36,6 +37,7 @@ package struct ExperimentSchedule: Sendable, Equatable {
         }
     }
 
+    /// The schedule as it is stored and shown.
     package var json: JSONValue {
         var object = JSONObject()
         object["start_at"] = startAt.map { .string($0.rfc3339) } ?? .null
@@ -45,7 +47,8 @@ package struct ExperimentSchedule: Sendable, Equatable {
         return .object(object)
     }
 
-    /// Returns the schedule in the place of a former one: what was done at a time that stays is not done again.
+    /// Returns the schedule with the state of the one that it replaces: a start or an end whose time has not changed is
+    /// not repeated.
     func replacing(_ former: ExperimentSchedule?) -> ExperimentSchedule {
         var schedule = self
         if let former, former.startAt == startAt { schedule.startedAt = former.startedAt }
@@ -53,5 +56,6 @@ package struct ExperimentSchedule: Sendable, Equatable {
         return schedule
     }
 
+    /// Whether a start or an end is still to come.
     package var isPending: Bool { startAt != nil && startedAt == nil || endAt != nil && endedAt == nil }
 }

@@ -2,6 +2,9 @@ public import JSON
 
 /// Builds the complement of an audience: conditions that a user meets exactly if the user does not meet the audience.
 ///
+/// In SDKs, experiments of a flag decide before its deliveries. If a delivery comes first in the flag's rules, the
+/// audience of each experiment after it must therefore exclude the users of the delivery.
+///
 /// `not` alone does not suffice: if an attribute is missing, the result of the audience is unknown, and so is its
 /// negation. A limitation remains: a user whose attribute has a type that the audience cannot compare is in neither.
 public enum AudienceExclusion {

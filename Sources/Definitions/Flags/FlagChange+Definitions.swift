@@ -6,8 +6,8 @@ extension FlagChange {
     ///
     /// - Returns: whether the flag is new.
     /// - Throws: 409 if the flag comes from a datafile or an experiment and the change has more than it allows, an
-    ///   experiment has the key of a new flag, or an experiment is archived and the change does not restore it; 422 with
-    ///   every wrong member.
+    ///   experiment has the key of a new flag, or an experiment is archived and the change does not restore it; 422
+    ///   with every wrong member.
     @discardableResult
     public func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool {
         guard var flag = definitions.flags[Identifier(key)] else {
@@ -19,7 +19,8 @@ extension FlagChange {
         }
         guard let rules = flag.rules else {
             try annotate(&flag)
-            return try definitions.set(flag)
+            try definitions.set(flag)
+            return false
         }
         if let type, type != rules.type {
             throw CoreError(
@@ -30,10 +31,11 @@ extension FlagChange {
         return false
     }
 
-    /// A key has one owner: an experiment of the key would be something else in results, exposures and the API.
+    /// Checks that no experiment has the key of a new flag. Results, exposures and the API name both by their keys, so
+    /// one key must not name two things.
     private func checkNoExperiment(in definitions: ProjectDefinitions) throws(CoreError) {
         guard let experiment = definitions.experiments[Identifier(key)] else { return }
-        // It was a rule of a flag of this key, which has been deleted since.
+        // The experiment was a rule of a flag with this key, which has been deleted and is created again.
         if experiment.flagKey == Identifier(key) { return }
         let place = experiment.flagKey.map { "a rule of the flag '\($0)'" } ?? "an experiment"
         throw CoreError(
@@ -41,14 +43,16 @@ extension FlagChange {
             at: [])
     }
 
-    /// Changes what the API may change of a flag that comes from a datafile or serves an experiment.
+    /// Changes a flag that comes from a datafile or serves an experiment. The API may change only some of its members.
+    ///
+    /// - Throws: 409 if the body has others.
     private func annotate(_ flag: inout FlagDefinition) throws(CoreError) {
         var owned = FlagView.members.ownedNames
         let place: String
         if flag.content == .experiment {
             place = "with PUT /v1/experiments/\(key), because the flag serves that experiment"
         } else {
-            // Also a flag of a datafile can be turned off.
+            // The API can turn off a flag of a datafile, too.
             owned.removeAll { $0 == "enabled" }
             place = "with PUT /v1/datafile, because the flag comes from a datafile"
         }
@@ -56,32 +60,29 @@ extension FlagChange {
             throw CoreError(
                 .conflict, "`\(member)` must be changed \(place); for another flag choose another key", at: [member])
         }
-        change(&flag)
+        applyMembers(to: &flag)
     }
 
-    private func change(_ flag: inout FlagDefinition) {
+    /// Sets the members in the body that are properties of the flag itself, such as the description.
+    private func applyMembers(to flag: inout FlagDefinition) {
         var view = FlagView(flag)
         FlagView.members.apply(given, to: &view)
         flag = view.definition
     }
 
+    /// Creates or changes a flag of the API with the experiments of its rules. Archives the experiments whose rules are
+    /// gone.
     private func define(
         _ former: FlagDefinition, _ formerRules: FlagDefinition.Rules, _ definitions: inout ProjectDefinitions
     ) throws(CoreError) {
         let merged = try merged(into: formerRules, definitions)
         var flag = former
-        change(&flag)
+        applyMembers(to: &flag)
         flag.content = .rules(merged)
         for (index, rule) in (rules ?? []).enumerated() {
             guard case .experiment(let given) = rule.choice else { continue }
-            var change = ExperimentChange(key: merged.rules[index].key.string, given)
-            if let variations = given.value("weights", \.variations) { change.give(variations) }
-            // A new experiment has all variations of the flag, unless weights are given.
-            if change.variations == nil, definitions.experiments[merged.rules[index].key] == nil {
-                change.give(merged.variations.map { ExperimentView.Variation(key: $0.key) })
-            }
             do throws(CoreError) {
-                try change.define(in: &definitions, rule: flag)
+                try define(given, key: merged.rules[index].key, of: flag, merged, &definitions)
             } catch {
                 var error = error
                 let place = JSONPointer().appending("rules").appending(index).appending("experiment")
@@ -95,17 +96,28 @@ extension FlagChange {
         }
         try definitions.set(flag)
     }
+
+    /// Creates or changes the experiment of a rule. A new one has all variations of the flag, unless weights are given.
+    private func define(
+        _ given: Given<ExperimentView>, key: Identifier, of flag: FlagDefinition, _ rules: FlagDefinition.Rules,
+        _ definitions: inout ProjectDefinitions
+    ) throws(CoreError) {
+        var change = ExperimentChange(key: key.string, given)
+        if let variations = given.value("weights", \.variations) { change.give(variations) }
+        if change.variations == nil, definitions.experiments[key] == nil {
+            change.give(rules.variations.map { ExperimentView.Variation(key: $0.key) })
+        }
+        try change.define(in: &definitions, rule: flag)
+    }
 }
 
 extension ProjectDefinitions {
-    /// Sets a flag, new or known.
+    /// Adds or replaces a flag.
     ///
-    /// - Returns: false, as the flag is not new.
     /// - Throws: 409 if the flag is off and another flag has one of its running experiments.
-    @discardableResult
-    fileprivate mutating func set(_ flag: FlagDefinition) throws(CoreError) -> Bool {
+    fileprivate mutating func set(_ flag: FlagDefinition) throws(CoreError) {
         flags.set(flag)
-        guard !flag.isEnabled else { return false }
+        guard !flag.isEnabled else { return }
         for experiment in experiments(of: flag) where experiment.status == ExperimentStatus.running.rawValue {
             guard let other = flags(ofExperiment: experiment.id).first(where: { $0.key != flag.key }) else { continue }
             throw CoreError(
@@ -113,7 +125,6 @@ extension ProjectDefinitions {
                 "the flag cannot be turned off alone: the flag '\(other.key)' has the experiment '\(experiment.key)', too",
                 at: ["enabled"])
         }
-        return false
     }
 
     /// Removes a flag with its deliveries, and archives its experiments.
@@ -126,8 +137,8 @@ extension ProjectDefinitions {
                 .conflict, "the flag serves the experiment '\(key)'; archive that with DELETE /v1/experiments/\(key)")
         }
         flags.remove(key)
-        // Earlier releases let a flag and an experiment have one key: without the flag, apps that ask for the key must
-        // not get the variation of an experiment.
+        // Earlier releases let a flag and an experiment have the same key. Once the flag is gone, apps that ask for the
+        // key must not get the variation of that experiment.
         if var experiment = experiments[key], experiment.flagKey == nil {
             experiment.isServed = false
             experiments.set(experiment)

@@ -2,7 +2,7 @@ import Bucketing
 import JSON
 
 extension FlagChange {
-    /// Returns the rules after the change: the former ones with the members of the change.
+    /// Returns the rules after the change: the former ones, with the members in the body.
     ///
     /// - Throws: 422 with every inconsistency in the result.
     func merged(
@@ -10,13 +10,25 @@ extension FlagChange {
     ) throws(CoreError) -> FlagDefinition.Rules {
         var faults = FaultCollector()
         var merged = former
+        mergeVariations(into: &merged, &faults)
+        let known = Set(merged.variations.map(\.key))
+        mergeOtherwise(into: &merged, known, &faults)
+        if let rules { merged.rules = mergedRules(rules, former, definitions, &faults) }
+        checkVariations(of: merged, known, definitions, &faults)
+        checkOrder(of: merged, &faults)
+        try faults.check()
+        return merged
+    }
+
+    /// Sets the variations, by default `on` and `off` for a new boolean flag, and checks their values.
+    private func mergeVariations(into merged: inout FlagDefinition.Rules, _ faults: inout FaultCollector) {
         if let variations {
             merged.variations = variations
-        } else if former.variations.isEmpty {
-            if former.type == .boolean {
+        } else if merged.variations.isEmpty {
+            if merged.type == .boolean {
                 merged.variations = [.init(key: "on", value: true), .init(key: "off", value: false)]
             } else {
-                faults.add("a new \(former.type.rawValue) flag must have `variations`", at: ["variations"])
+                faults.add("a new \(merged.type.rawValue) flag must have `variations`", at: ["variations"])
             }
         }
         for (index, variation) in merged.variations.enumerated() where !merged.type.admits(variation.value) {
@@ -24,24 +36,27 @@ extension FlagChange {
                 merged.type.refusal(of: variation.value),
                 at: JSONPointer().appending("variations").appending(index).appending("value"))
         }
-        let known = Set(merged.variations.map(\.key))
+    }
+
+    /// Sets the variation of users to whom no rule applies: for a new flag by default the one with the value `false`,
+    /// or else the first one.
+    private func mergeOtherwise(
+        into merged: inout FlagDefinition.Rules, _ known: Set<Identifier>, _ faults: inout FaultCollector
+    ) {
         if let otherwise {
             merged.otherwise = otherwise
-        } else if former.otherwise == "" {
+        } else if merged.otherwise == "" {
             let off = merged.variations.first { $0.value == false }
             merged.otherwise = (off ?? merged.variations.first)?.key ?? ""
         }
         if !merged.variations.isEmpty, !known.contains(merged.otherwise) {
             faults.add(FlagRules.unknownOtherwise(merged.otherwise, known), at: ["otherwise"])
         }
-        if let rules { merged.rules = self.merged(rules, former, definitions, &faults) }
-        checkVariations(of: merged, known, definitions, &faults)
-        checkOrder(of: merged, &faults)
-        try faults.check()
-        return merged
     }
 
-    private func merged(
+    /// Returns the rules of the body, each with a key. The key of a delivery may be left out, and so may that of the
+    /// only experiment.
+    private func mergedRules(
         _ rules: [FlagView.Rule], _ former: FlagDefinition.Rules, _ definitions: ProjectDefinitions,
         _ faults: inout FaultCollector
     ) -> [FlagDefinition.Rule] {
@@ -77,7 +92,9 @@ extension FlagChange {
         return merged
     }
 
-    /// Whether a rule may have a key: nothing has it, or this flag's experiment, or its delivery.
+    /// Whether a rule may have a key: that of this flag's own experiment if the rule is an experiment, that of a former
+    /// delivery of the flag, or one that nothing in the project has. A delivery may also have the key of a flag,
+    /// because a delivery is not served as a flag.
     private func isFree(
         _ ruleKey: Identifier, isDelivery: Bool, _ former: FlagDefinition.Rules, _ definitions: ProjectDefinitions
     ) -> Bool {
@@ -86,11 +103,12 @@ extension FlagChange {
             return !isDelivery && experiment.flagKey == Identifier(key)
         }
         if former.rules.contains(where: { $0.delivery != nil && $0.key == ruleKey }) { return true }
-        let isOfFlag = ruleKey != Identifier(key) && definitions.flags[ruleKey] != nil
-        return definitions.deliveryRule("key", ruleKey) == nil && (isDelivery || !isOfFlag)
+        let isKeyOfOtherFlag = ruleKey != Identifier(key) && definitions.flags[ruleKey] != nil
+        return definitions.deliveryRule("key", ruleKey) == nil && (isDelivery || !isKeyOfOtherFlag)
     }
 
-    /// Checks that each rule's variations are the flag's: also those of rules that stay as they are.
+    /// Checks that all rules have variations of the flag. Rules that stay may have one that is removed, so they are
+    /// checked, too.
     private func checkVariations(
         of merged: FlagDefinition.Rules, _ known: Set<Identifier>, _ definitions: ProjectDefinitions,
         _ faults: inout FaultCollector
@@ -113,7 +131,7 @@ extension FlagChange {
         }
     }
 
-    /// A rule behind a delivery for everybody would never be reached.
+    /// Checks that no rule comes after a delivery for everybody, because it would never be reached.
     private func checkOrder(of merged: FlagDefinition.Rules, _ faults: inout FaultCollector) {
         guard let first = merged.rules.firstIndex(where: { $0.delivery != nil && $0.audience == nil }),
             first + 1 < merged.rules.count

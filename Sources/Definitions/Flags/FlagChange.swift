@@ -1,8 +1,9 @@
 import Bucketing
 public import JSON
 
-/// What an admin defines of a flag with `PUT /v1/flags/{key}`; absent members keep their values. What members there are says
-/// ``FlagView``; what they do to a flag say the rules of ``apply(to:)``.
+/// The body of `PUT /v1/flags/{key}`. Members that it lacks keep their values.
+///
+/// ``FlagView`` lists the members; ``apply(to:)`` applies them to a flag. An example:
 ///
 /// `{"type":"string","variations":[{"key":"short","value":"Hi"},…],"otherwise":"short","rules":[{"audience":[…],
 /// "variation":"long"},{"experiment":{"weights":{"short":1,"long":1},"traffic":50}}],"enabled":true}`

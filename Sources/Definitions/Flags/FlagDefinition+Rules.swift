@@ -2,6 +2,8 @@ import Bucketing
 import JSON
 
 extension FlagDefinition.Rules {
+    /// Reads the rules from the annotations of a flag in the datafile.
+    ///
     /// - Returns: `nil` for the annotations of a flag that was not defined over the API.
     init?(_ annotations: JSONObject) {
         guard let type = annotations["type"]?.string.flatMap(Variable.Kind.init(rawValue:)),
@@ -23,6 +25,7 @@ extension FlagDefinition.Rules {
         }
     }
 
+    /// Writes the rules to the annotations of a flag in the datafile.
     func write(to annotations: inout JSONObject) {
         annotations["type"] = .string(type.rawValue)
         annotations["variations"] = variationsJSON
@@ -42,15 +45,15 @@ extension FlagDefinition.Rules {
 
     var variationsJSON: JSONValue { .array(variations.map { ["key": JSONValue($0.key), "value": $0.value] }) }
 
-    /// The value of a flag that is off: SDKs give it to users without a variation.
+    /// The default value of the flag's variable: the value that SDKs give to users without a variation.
     ///
-    /// A boolean flag is on or off like its value, so that `enabled` in an SDK's decision is the flag's value. Then the
-    /// value that is off must be the default, because SDKs give the default where a variation is not enabled.
+    /// For a boolean flag it must be `false`. A variation with the value `false` is not enabled, so that `enabled` in
+    /// the decision of an SDK equals the value; and users of a variation that is not enabled get the default value.
     var defaultText: String {
         type == .boolean ? "false" : variations.first { $0.key == otherwise }.map { Self.text(of: $0.value) } ?? ""
     }
 
-    /// The text of a value as datafiles have it.
+    /// Returns a value as the text that datafiles have.
     static func text(of value: JSONValue) -> String {
         value.string ?? String(decoding: value.encoded(), as: UTF8.self)
     }
@@ -70,7 +73,7 @@ extension Variable.Kind {
 
     /// Says what a value of this type must be, and what was found.
     func refusal(of value: JSONValue) -> String {
-        // The kind would say of 1.5, and of a number that is too large, only that it is one.
+        // A number is quoted: "got a number" would not explain what is wrong with 1.5 where a whole number is required.
         let found = value.double == nil ? value.kind : String(decoding: value.encoded(), as: UTF8.self)
         return "the value of a flag of the type \(rawValue) must be \(name); got \(found)"
     }
@@ -85,12 +88,12 @@ extension Variable.Kind {
         }
     }
 
-    /// The variable of a flag in a datafile.
+    /// Returns the variable `value` of a flag in the format of a datafile.
     func variable(id: String, defaultText: String) -> JSONValue {
-        var variable: JSONObject = JSONObject()
+        var variable = JSONObject()
         variable["id"] = .string(id)
         variable["key"] = "value"
-        // As Optimizely writes it.
+        // Optimizely writes a JSON variable as a string with a subtype.
         variable["type"] = self == .json ? "string" : .string(rawValue)
         if self == .json { variable["subType"] = "json" }
         variable["defaultValue"] = .string(defaultText)

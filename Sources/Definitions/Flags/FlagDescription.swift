@@ -4,9 +4,10 @@ public import JSON
 extension Flag {
     /// The response of `GET /v1/flags/{key}`.
     ///
-    /// - Parameter compiled: those that have the flag.
+    /// - Parameter compiled: the definitions that contain the flag.
     public func description(in compiled: CompiledDefinitions, sdkKey: String) -> JSONValue {
-        let (datafile, definitions) = (compiled.datafile, compiled.definitions)
+        let datafile = compiled.datafile
+        let definitions = compiled.definitions
         let view = view(in: datafile, definitions)
         var object = JSONObject()
         object["key"] = JSONValue(key)
@@ -18,7 +19,7 @@ extension Flag {
         return .object(object)
     }
 
-    /// The flag as people see it.
+    /// Returns the flag as people see it.
     private func view(in datafile: Datafile, _ definitions: ProjectDefinitions) -> FlagView {
         var view = FlagView(definitions.flags[key] ?? FlagDefinition(key: key, .experiment))
         if view.definition.content == .experiment, isOff { view.definition.isEnabled = false }
@@ -35,18 +36,23 @@ extension Flag {
         return view
     }
 
-    /// Who defines the flag: `flag`, `experiment` or `datafile`.
+    /// Returns by which route the flag is changed: `flag` for `PUT /v1/flags`, `experiment` for `PUT /v1/experiments`,
+    /// or `datafile` for an upload.
     public func definer(in definitions: ProjectDefinitions) -> String {
         guard let definition = definitions.flags[key] else { return "experiment" }
-        return definition.rules != nil ? "flag" : definition.content == .experiment ? "experiment" : "datafile"
+        switch definition.content {
+        case .rules: return "flag"
+        case .experiment: return "experiment"
+        case .datafile: return "datafile"
+        }
     }
 
     // MARK: When it was used
 
-    /// The members of a flag and of its variations that tell when they were last used. A `PUT` ignores them.
+    /// The members of a flag and of its variations that show when they were last used. A `PUT` ignores them.
     private static let useMembers = ["last_evaluated_on", "last_exposed_on"]
 
-    /// Returns the body of a `PUT` without the days.
+    /// Returns the body of a `PUT` without the members that show when the flag was last used.
     static func withoutUses(_ body: JSONValue) -> JSONValue {
         guard var object = body.object else { return body }
         for member in useMembers { object[member] = nil }
@@ -75,12 +81,12 @@ extension Flag {
         return FlagView.Rule(key: rule.key, audience: rule.audience, choice: choice)
     }
 
-    /// An experiment as `PUT /v1/flags/{key}` takes it.
+    /// Returns an experiment as the rule of a flag shows it.
     private static func choice(
         of experiment: Experiment, _ datafile: Datafile, _ definitions: ProjectDefinitions
     ) -> FlagView.Choice {
         var view = experiment.view(in: datafile, definitions)
-        // What runs again when the flag is enabled counts as running.
+        // An experiment that is paused only because the flag is off is shown as running.
         view.definition.status = definitions.experiments[experiment.key]?.status ?? experiment.status
         return .experiment(Given(draft: view))
     }
@@ -93,6 +99,8 @@ extension Flag {
         return variations.filter { seen.insert($0.key).inserted }
     }
 
+    /// Returns the value of a variation: that of the only variable, or an object with the values of several, or whether
+    /// the variation is enabled if there are no variables.
     private func value(of variation: Variation) -> JSONValue {
         let values = values(for: variation)
         if variables.isEmpty { return .bool(variation.isFeatureEnabled) }
@@ -102,6 +110,8 @@ extension Flag {
         return .object(object)
     }
 
+    /// Returns the rules of a flag of an uploaded datafile: its experiments, then its deliveries without the last one
+    /// for everybody, which is shown as `otherwise`.
     private func rulesOfDatafile(_ datafile: Datafile, _ definitions: ProjectDefinitions) -> [FlagView.Rule] {
         let experiments = experiments.map { experiment in
             FlagView.Rule(
@@ -117,16 +127,17 @@ extension Flag {
         return experiments + deliveries
     }
 
-    /// The delivery for everybody else.
+    /// The delivery for everybody to whom no other rule applies; `nil` if there is none.
     private var lastRule: Experiment? {
         rollout?.rules.last.flatMap { $0.isForEverybody ? $0 : nil }
     }
 
-    /// The ids of audiences.
+    /// Returns the audience conditions of a rule, which name audiences by their ids; null for everybody.
     private static func audience(of rule: Experiment) -> JSONValue {
         rule.isForEverybody ? .null : rule.audienceConditions
     }
 
+    /// Returns the key of the variation that a delivery gives to users.
     private static func delivered(by rule: Experiment) -> Identifier? {
         let id = rule.trafficAllocation.ranges.first { !$0.entityID.string.isEmpty }?.entityID
         return id.flatMap { rule.variation(id: $0) }?.key

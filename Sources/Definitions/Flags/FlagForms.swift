@@ -1,8 +1,11 @@
 import Bucketing
 import JSON
 
+// The forms of the members of a flag; see ``FlagView/members``.
+
 extension Form where Value == [FlagDefinition.Variation] {
-    /// `[{"key":"short","value":"Hi"}]`, the values of the type that the body or, later, the flag has.
+    /// The variations with their values: `[{"key":"short","value":"Hi"}]`. The values are checked against the type here
+    /// if the body has it, and otherwise when the change is applied to the flag.
     static var flagVariations: Self {
         Form(
             schema: [
@@ -16,7 +19,7 @@ extension Form where Value == [FlagDefinition.Variation] {
                     ],
                 ],
             ],
-            // When they were last used is no part of a definition.
+            // Responses also show when each was last used, so their schema is written in `openapi.json`.
             shown: .null,
             read: { given, faults in
                 let type = given.object["type"]?.string.flatMap { Variable.Kind(rawValue: $0) }
@@ -29,7 +32,7 @@ extension Form where Value == [FlagDefinition.Variation] {
 private let ignored: JSONValue = ["description": "Ignored, so that what `GET` returns can be sent back."]
 
 extension Form where Value == Identifier {
-    /// The key of a variation, which the body has if it has variations.
+    /// The key of a variation. If the body has variations, it must be one of them.
     static var otherwise: Self {
         Form(
             schema: ["type": "string"],
@@ -45,6 +48,7 @@ extension Form where Value == Identifier {
 }
 
 extension Form where Value == [FlagView.Rule] {
+    /// The rules, each a delivery or an experiment. If the body has variations, the rules must name these.
     static var rules: Self {
         Form(
             schema: [
@@ -68,8 +72,8 @@ extension Form where Value == [FlagView.Rule] {
 }
 
 extension GivenMember {
-    /// The keys of the variations that the same body has, if it has all of them, each with a key: then what refers to a
-    /// variation can be judged.
+    /// The keys of the variations in the same body; `nil` if it has none, or one that is wrong, because then a
+    /// reference to a variation cannot be judged.
     fileprivate var variationKeys: Set<Identifier>? {
         var ignored = FaultCollector()
         let variations = ignored.flagVariations(object, of: nil, at: owner)
@@ -78,7 +82,7 @@ extension GivenMember {
     }
 }
 
-/// What rules of flags must be.
+/// The limit and the error messages for the rules of flags.
 enum FlagRules {
     static let limit = 250
 
@@ -94,9 +98,9 @@ enum FlagRules {
 // MARK: - A rule
 
 extension FlagView.Rule {
-    /// The keys of variations that the rule names, each with its place.
+    /// Returns the keys of the variations that the rule names, each with its location.
     ///
-    /// - Parameter place: the rule's.
+    /// - Parameter place: the location of the rule.
     func namedVariations(at place: JSONPointer) -> [(key: Identifier, place: JSONPointer)] {
         switch choice {
         case .delivery(let variation, _): return variation.map { [($0, place.appending("variation"))] } ?? []
@@ -107,19 +111,20 @@ extension FlagView.Rule {
         }
     }
 
-    /// Checks that the variations that the rule names are the flag's.
+    /// Adds a fault for each variation that the rule names and the flag does not have.
     fileprivate func check(_ known: Set<Identifier>, at place: JSONPointer, _ faults: inout FaultCollector) {
         for (variation, place) in namedVariations(at: place) where !known.contains(variation) {
             faults.add(FlagRules.unknownVariation(variation, known), at: place)
         }
     }
 
-    /// As `GET` shows it.
+    /// Returns the rule as `GET` shows it.
     fileprivate func json() -> JSONObject {
         json { FlagDefinition.experimentMembers.show($0.draft, in: &$1) }
     }
 
-    /// As a file has it: without an audience for everybody, and of an experiment with what is given.
+    /// The rule in a file: without an audience that admits everybody, and with those members of an experiment that are
+    /// given.
     fileprivate var file: JSONObject {
         var object = json { FlagDefinition.experimentMembers.writeFile($0, to: &$1) }
         if object["audience"]?.isNull == true { object["audience"] = nil }
@@ -145,7 +150,9 @@ extension FlagView.Rule {
 }
 
 extension FaultCollector {
-    /// - Parameter type: the flag's type, if the body has it.
+    /// Reads the member `variations` of a flag.
+    ///
+    /// - Parameter type: the type of the flag, if the body has it; `nil` to leave the values unchecked.
     fileprivate mutating func flagVariations(
         _ object: JSONObject, of type: Variable.Kind?, at place: JSONPointer
     ) -> [FlagDefinition.Variation]? {
@@ -176,6 +183,7 @@ extension FaultCollector {
         return Identifier(try NameRule.checkKey(text, at: place.appending("key")))
     }
 
+    /// Reads a rule: a delivery (`variation`, `traffic`) or an experiment (`experiment`), for the users of an audience.
     fileprivate mutating func rule(_ value: JSONValue, at place: JSONPointer) -> FlagView.Rule? {
         let members = ["key", "audience", "variation", "traffic", "experiment"]
         guard let object = object(value, "a rule", knowing: members, at: place) else { return nil }
@@ -194,22 +202,39 @@ extension FaultCollector {
             return nil
         }
         if let experiment {
-            if object["traffic"] != nil {
-                add("`traffic` must be within `experiment`", at: place.appending("traffic"))
-            }
-            let (table, place) = (FlagDefinition.experimentMembers, place.appending("experiment"))
-            guard let object = table.object(experiment, at: place, &self) else { return nil }
-            rule.choice = .experiment(table.read(object, at: place, &self))
-            return rule
+            rule.choice = self.experiment(experiment, of: object, at: place)
+        } else {
+            rule.choice = delivery(of: variation.map { Identifier($0) }, object, at: place)
         }
+        return rule.choice == nil ? nil : rule
+    }
+
+    /// Reads the experiment of a rule.
+    private mutating func experiment(
+        _ value: JSONValue, of rule: JSONObject, at place: JSONPointer
+    ) -> FlagView.Choice? {
+        if rule["traffic"] != nil {
+            add("`traffic` must be within `experiment`", at: place.appending("traffic"))
+        }
+        let table = FlagDefinition.experimentMembers
+        let place = place.appending("experiment")
+        guard let object = table.object(value, at: place, &self) else { return nil }
+        return .experiment(table.read(object, at: place, &self))
+    }
+
+    /// Reads the delivery of a rule.
+    ///
+    /// - Parameter variation: the key of the variation; `nil` if it is null or wrong.
+    private mutating func delivery(
+        of variation: Identifier?, _ rule: JSONObject, at place: JSONPointer
+    ) -> FlagView.Choice? {
         guard let variation else {
-            if object["variation"]?.isNull == true {
+            if rule["variation"]?.isNull == true {
                 add("`variation` must be a string; got null", at: place.appending("variation"))
             }
             return nil
         }
-        let traffic = collect(try object.optionalNumber("traffic", 0...100, in: place)) ?? 100
-        rule.choice = .delivery(variation: Identifier(variation), traffic: traffic)
-        return rule
+        let traffic = collect(try rule.optionalNumber("traffic", 0...100, in: place)) ?? 100
+        return .delivery(variation: variation, traffic: traffic)
     }
 }

@@ -1,7 +1,8 @@
 package import Bucketing
 package import JSON
 
-/// A flag as people see it: what `PUT` takes, `GET` shows and files have.
+/// A flag as people see it: the form that `PUT` takes, `GET` shows and files have. ``FlagChange`` applies it to a
+/// ``FlagDefinition``.
 package struct FlagView: Sendable {
     /// A rule; the first one that applies to a user decides.
     package struct Rule: Sendable, Equatable {
@@ -19,11 +20,12 @@ package struct FlagView: Sendable {
         }
     }
 
+    /// What a rule gives to its users.
     package enum Choice: Sendable, Equatable {
-        /// The variation is `nil` only if a datafile delivers none.
+        /// One variation for a percentage of the users; `nil` only if a datafile delivers none.
         case delivery(variation: Identifier?, traffic: Double)
-        /// An experiment, of which a request and a file have some members; its weights are those of its variations, the
-        /// baseline first.
+        /// An experiment, with the members that a request or a file has. The weights are those of the view's
+        /// variations, the baseline first.
         case experiment(Given<ExperimentView>)
     }
 
@@ -39,7 +41,7 @@ package struct FlagView: Sendable {
         self.definition = definition
     }
 
-    /// All that is said of a flag: a new member is a line here, and a property of ``FlagDefinition``.
+    /// The members of a flag. To add one, add a line here, and a property to this type or to ``FlagDefinition``.
     package static let members = MemberTable<FlagView>(
         "a flag", blank: FlagView(), showing: ["defined_by", "version", "sdk_key", "revision", "proposals"],
         [
@@ -72,7 +74,7 @@ package struct FlagView: Sendable {
 }
 
 extension FlagDefinition {
-    /// What a flag says of an experiment that is one of its rules.
+    /// The members of the experiment in a rule.
     package static let experimentMembers = MemberTable<ExperimentView>(
         "an experiment", blank: ExperimentView(),
         ExperimentView.members["id"]

@@ -1,7 +1,8 @@
 public import Bucketing
 public import JSON
 
-/// What an admin defines of a holdout with `PUT /v1/holdouts/{key}`; absent members keep their values.
+/// The body of `PUT /v1/holdouts/{key}`. Members that it lacks keep their values. ``HoldoutDefinition/members`` lists
+/// them.
 public struct HoldoutChange: ElementChange {
     private let key: Identifier
     private let given: Given<HoldoutDefinition>
@@ -16,11 +17,11 @@ public struct HoldoutChange: ElementChange {
         (given.value("audience", \.audience) ?? nil).map { [($0, JSONPointer().appending("audience"))] } ?? []
     }
 
-    /// Creates or updates the holdout of a project.
+    /// Creates or updates a holdout of a project.
     ///
     /// - Returns: whether it is new.
-    /// - Throws: 409 if an experiment, a flag or a holdout that a datafile brought has the key; 422 if a new holdout has
-    ///   no share, or a flag or a metric is not defined.
+    /// - Throws: 409 if an experiment, a flag or a holdout that a datafile brought has the key; 422 if a new holdout
+    ///   has no share, or a flag or a metric is not defined.
     public func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool {
         let former = definitions.holdouts[key]
         if former == nil,
@@ -48,9 +49,9 @@ public struct HoldoutChange: ElementChange {
 }
 
 extension ProjectDefinitions {
-    /// Removes a holdout of the API.
+    /// Removes a holdout that was defined over the API.
     ///
-    /// - Returns: false if there is none.
+    /// - Returns: false if there is none with the key.
     public mutating func removeHoldout(_ key: Identifier) -> Bool {
         guard holdouts[key] != nil else { return false }
         holdouts.remove(key)
@@ -61,15 +62,14 @@ extension ProjectDefinitions {
 extension Holdout {
     /// The response of `GET /v1/holdouts/{key}`.
     public func description(in compiled: CompiledDefinitions, sdkKey: String) -> JSONValue {
-        let (datafile, definitions) = (compiled.datafile, compiled.definitions)
-        guard let holdout = definitions.holdouts[key] else { return .null }
+        guard let holdout = compiled.definitions.holdouts[key] else { return .null }
         var object = JSONObject()
         object["id"] = JSONValue(id)
         object["key"] = JSONValue(key)
         HoldoutDefinition.members.show(holdout, in: &object)
         if holdout.audience == nil { object["audience"] = audienceConditions }
         object["sdk_key"] = .string(sdkKey)
-        object["revision"] = .string(datafile.revision)
+        object["revision"] = .string(compiled.datafile.revision)
         return .object(object)
     }
 }

@@ -4,7 +4,8 @@ public import JSON
 /// A holdout of a project: a percentage of the users who get the defaults of all flags, or of some. Comparing them with
 /// the other users shows the total effect of the experiments and rollouts.
 public struct HoldoutDefinition: KeyedDefinition {
-    /// The members of a datafile that have holdouts: the first those for all flags, the second those for some rules.
+    /// The members of a datafile that list holdouts: the first has those for all flags, the second those for some
+    /// rules.
     public static let lists = ["holdouts", "localHoldouts"]
 
     public let id: Identifier
@@ -15,12 +16,12 @@ public struct HoldoutDefinition: KeyedDefinition {
     public var status = ExperimentStatus.running
     /// The flags that the holdout applies to; `nil` for all.
     public var flags: [Identifier]?
-    /// See ``GivenAudience``.
+    /// The conditions as they were given, null for everybody; see ``GivenAudience``.
     public var audience: JSONValue? = .null
     public var description = ""
     /// The metrics by which held-out users are compared with the others. Goals need not be listed here.
     public var metrics = ExperimentMetrics()
-    /// The JSON object from the datafile. ``json(rules:)`` preserves the members that Holdfast does not know.
+    /// The JSON object from the datafile. ``json(rules:)`` keeps the members that Holdfast does not know.
     private var source = JSONObject()
 
     public static let members = MemberTable<HoldoutDefinition>(
@@ -45,6 +46,7 @@ public struct HoldoutDefinition: KeyedDefinition {
         ])
 
     public var listKey: Identifier { key }
+    /// The member of the datafile that lists the holdout; see ``lists``.
     public var list: String { flags == nil ? "holdouts" : "localHoldouts" }
     /// The id of the audience in the datafile that belongs to this holdout alone.
     public var audienceID: String { GivenAudience.id(of: id) }

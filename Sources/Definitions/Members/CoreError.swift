@@ -12,9 +12,9 @@ public struct CoreError: Error, Sendable {
         case unprocessable
         /// The caller may not use what the request names. HTTP: 403.
         case forbidden
-        /// HTTP: 404.
+        /// What the request names does not exist. HTTP: 404.
         case notFound
-        /// HTTP: 409.
+        /// The request contradicts the current state of what it changes. HTTP: 409.
         case conflict
         /// A precondition of the caller (`If-Match`, `If-None-Match`) does not hold. HTTP: 412.
         case preconditionFailed
@@ -27,27 +27,27 @@ public struct CoreError: Error, Sendable {
     public var kind: Kind
     /// What is required, what was found, and where, for people.
     public var detail: String
-    /// The member of the input that is wrong (RFC 6901); `nil` when the input is not at fault.
+    /// The location of the wrong member in the input (RFC 6901); `nil` if the input is not at fault.
     public var pointer: JSONPointer?
     /// All wrong members, if the input was checked as a whole.
     public var faults: [JSONFault] = []
-    /// Further details for programs.
+    /// Further members of the error's JSON, for programs.
     public var members: [(key: String, value: JSONValue)] = []
     /// Seconds after which the caller may retry.
     public var retryAfter: Int?
     /// Whether the cause is a missing definition, which another server may have stored a moment ago. The operation may
     /// succeed after the definitions have been read again.
     public var mayBeStale: Bool
-    /// What the manual explains of it; `nil` if that follows from what the request is about.
+    /// The section of the manual that explains the error; `nil` to choose it by status, route and ``pointer``.
     public var topic: Topic?
 
-    /// What an error may be about whichever route and member it concerns.
+    /// A section of the manual about errors that any route and any member can cause.
     public enum Topic: Sendable, CaseIterable {
-        /// A condition of the request.
+        /// Conditional requests (`If-Match`, `If-None-Match`).
         case conditions
-        /// Users who would move to another variation.
+        /// Changes that move users to another variation.
         case moves
-        /// An id that belongs to another project.
+        /// Ids that belong to another project.
         case sharedID
     }
 
@@ -81,7 +81,7 @@ public struct CoreError: Error, Sendable {
         self.faults = faults
     }
 
-    /// Describes a name that has no definition here.
+    /// Describes a name that has no definition on this server; see ``mayBeStale``.
     public static func undefined(_ detail: String, at pointer: JSONPointer? = nil) -> CoreError {
         CoreError(.notFound, detail, at: pointer, mayBeStale: true)
     }
@@ -91,7 +91,8 @@ public struct CoreError: Error, Sendable {
         _ name: Identifier, in datafile: Datafile, at pointer: JSONPointer? = nil
     ) -> CoreError {
         // No hint for the elements of an array: a request with many would compare each of them with all keys.
-        let isInArray = pointer.map { $0.string.utf8.count { $0 == UInt8(ascii: "/") } > 1 } ?? false
+        let depth = pointer?.string.utf8.count { $0 == UInt8(ascii: "/") } ?? 0
+        let isInArray = depth > 1
         let hint = isInArray ? "" : Spelling.hint(for: name, among: datafile.experiments.lazy.map(\.key))
         return undefined("no experiment has the key or id '\(name)'\(hint)", at: pointer)
     }

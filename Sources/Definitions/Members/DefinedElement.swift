@@ -2,27 +2,32 @@ public import Bucketing
 import Chronology
 public import JSON
 
-/// What admins define in a project over the API: an experiment, a flag, a metric or a holdout.
+/// An element that admins define over the API: an experiment, a flag, a metric or a holdout.
+///
+/// The endpoints are generic over this protocol: list, `GET`, `PUT`, copy and `DELETE`. Experiments, flags and holdouts
+/// are represented by their types in the compiled datafile. ``Change`` is the parsed body of a `PUT`.
 public protocol DefinedElement: Sendable {
     associatedtype Change: ElementChange
 
     /// The name in responses and errors, such as `flag`.
     static var noun: String { get }
-    /// The member of a response that has a list.
+    /// The member of a list response that has the elements, such as `flags`.
     static var list: StaticString { get }
-    /// The members of its description that a copy takes over; empty if it cannot be copied.
+    /// The members that `PUT …?from=KEY` copies; empty if elements of this kind cannot be copied.
     static var copiedMembers: [String] { get }
 
-    static func find(_ key: Identifier, in compiled: CompiledDefinitions) -> Self?
     var key: Identifier { get }
 
-    /// What a search looks through besides the key.
+    /// The texts that a search looks through in addition to the key.
     func searchedTexts(_ definitions: ProjectDefinitions) -> [String]
 
-    /// The flag, if the element is one: when it was used is part of what `GET` presents.
+    /// The element itself if it is a flag, otherwise `nil`. Only flags show when they were last used.
     var usedFlag: Flag? { get }
 
-    /// Returns the elements of a list.
+    /// Returns the element with a key; `nil` if there is none.
+    static func find(_ key: Identifier, in compiled: CompiledDefinitions) -> Self?
+
+    /// Returns all elements of this kind that the API lists.
     static func all(in compiled: CompiledDefinitions) -> [Self]
 
     /// Removes the element from the project, or archives it.
@@ -30,9 +35,9 @@ public protocol DefinedElement: Sendable {
     /// - Throws: 404 if there is none.
     static func remove(_ key: Identifier, from definitions: inout ProjectDefinitions) throws(CoreError)
 
-    /// The element as `GET` presents it.
+    /// Returns the element as `GET` shows it.
     ///
-    /// - Parameter compiled: those that have the element.
+    /// - Parameter compiled: the definitions that contain the element.
     func description(in compiled: CompiledDefinitions, sdkKey: String) -> JSONValue
 }
 
@@ -40,16 +45,16 @@ extension DefinedElement {
     public static var copiedMembers: [String] { [] }
     public var usedFlag: Flag? { nil }
 
-    /// Returns an element as `GET` presents it; `nil` if there is none.
+    /// Returns the element with a key as `GET` shows it; `nil` if there is none.
     public static func description(of key: String, in compiled: CompiledDefinitions, sdkKey: String) -> JSONValue? {
         find(Identifier(key), in: compiled).map { $0.description(in: compiled, sdkKey: sdkKey) }
     }
 
-    /// Returns the change that a body asks for: of the members that differ from what `GET` shows.
+    /// Parses the body of a `PUT` into a change of those members that differ from what `GET` shows.
     ///
-    /// - Parameter description: the element as `GET` presents it; `nil` if there is none.
-    /// - Returns: `nil` if the body has nothing else than what is shown. That asks for nothing, not even of an archived
-    ///   experiment.
+    /// - Parameter description: the element as `GET` shows it; `nil` if there is none.
+    /// - Returns: `nil` if the body only repeats what `GET` shows. Such a request changes nothing, so it is accepted
+    ///   even for an archived experiment, whose changes are refused.
     /// - Throws: 400 or 422 if the body is wrong.
     public static func change(
         _ body: JSONValue, key: String, of description: JSONValue?
@@ -59,13 +64,15 @@ extension DefinedElement {
         if let shown { try shown.checkProject(of: body) }
         let changes = shown?.members(of: body) ?? body
         let change = try Change(changes, key: key)
-        return changes.object?.isEmpty == true && body.object?.isEmpty == false ? nil : change
+        let repeatsWhatIsShown = changes.object?.isEmpty == true && body.object?.isEmpty == false
+        return repeatsWhatIsShown ? nil : change
     }
 
-    /// Returns the body of a `PUT` that makes a copy.
+    /// Returns the body of the `PUT` that creates a copy: a draft with the ``copiedMembers`` and the variations of the
+    /// source. The variations get new ids, because assignments refer to ids.
     ///
-    /// - Parameter body: the members that the copy has otherwise.
-    /// - Throws: 404 if there is nothing to copy, 409 if the copy's key is not free.
+    /// - Parameter body: the body of the request. Its members replace the copied ones.
+    /// - Throws: 404 if the source does not exist, 409 if the key of the copy is taken.
     public static func copy(
         of source: String, as key: String, _ body: JSONValue, in compiled: CompiledDefinitions?
     ) throws(CoreError) -> JSONValue {
@@ -80,14 +87,13 @@ extension DefinedElement {
         var copy = JSONObject()
         copy["status"] = ExperimentStatus.draft.json
         for member in copiedMembers { copy[member] = shown[member] }
-        let variations = (shown["variations"]?.array ?? []).compactMap(\.object)
         copy["variations"] = .array(
-            variations.map { ["key": $0["key"] ?? .null, "weight": $0["weight"] ?? .null] })
+            shown.objects("variations").map { ["key": $0["key"] ?? .null, "weight": $0["weight"] ?? .null] })
         for member in given { copy[member.key] = member.value }
         return .object(copy)
     }
 
-    /// Describes a key that no element has.
+    /// Describes a key that no element has, with the key that was probably meant.
     public static func unknown(_ key: String, in compiled: CompiledDefinitions?) -> CoreError {
         let known = compiled.map { all(in: $0).lazy.map(\.key) }
         let hint = known.map { Spelling.hint(for: Identifier(key), among: $0) } ?? ""

@@ -1,21 +1,26 @@
 public import Chronology
 public import JSON
 
-/// The body of a `PUT`: what an admin defines of an element.
+/// The parsed body of a `PUT`, which creates or changes an element. Members that the body lacks keep their values.
 public protocol ElementChange: Sendable {
+    /// Parses a body.
+    ///
+    /// - Throws: 400 if the value is not an object; 422 with every wrong member.
     init(_ value: JSONValue, key: String) throws(CoreError)
 
-    /// The conditions that the body has, and where.
+    /// The audience conditions in the body, each with its location.
     var audiences: [(conditions: JSONValue, place: JSONPointer)] { get }
 
-    /// The percentage of users who are enrolled, if the body has it.
+    /// The percentage of users to enroll; `nil` if the body lacks it.
     var traffic: Double? { get }
 
-    /// What the body most likely does unmeant.
+    /// Returns warnings about effects that the author of the body most likely did not intend.
     ///
-    /// - Parameter former: the element as `GET` presented it; `nil` for a new one.
+    /// - Parameter former: the element as `GET` showed it before the change; `nil` for a new one.
     func warnings(changing former: JSONValue?, at now: Instant) -> [DefinitionWarning]
 
+    /// Creates or changes the element in a project.
+    ///
     /// - Returns: whether the element is new.
     func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool
 }
@@ -25,7 +30,7 @@ extension ElementChange {
 
     public func warnings(changing former: JSONValue?, at now: Instant) -> [DefinitionWarning] { [] }
 
-    /// A traffic that was most likely meant as a fraction.
+    /// A warning about a traffic below 1, which was most likely meant as a fraction and not as a percentage.
     package var trafficWarnings: [DefinitionWarning] {
         guard let traffic, 0 < traffic, traffic < 1 else { return [] }
         let meant = ((traffic * 1e4).rounded() / 100).shortest
@@ -48,16 +53,17 @@ public struct DefinitionWarning: Sendable, CustomStringConvertible {
         case trafficBelowOne = "traffic_below_one"
         /// A change has no effect until an experiment runs.
         case notRunning = "not_running"
-        /// The server has made the secret of a webhook.
+        /// The server has generated the secret of a webhook.
         case secretMade = "secret_made"
-        /// Who may not see webhooks is not told how they differ.
+        /// Webhooks were not compared, because the caller may not see them.
         case webhooksNotCompared = "webhooks_not_compared"
-        /// A draft starts at once, because its time has passed.
+        /// A draft starts at once, because its start time has passed.
         case startInPast = "start_in_past"
-        /// Variations without weights replace some that had others than equal ones.
+        /// The variations are given without weights, so their former, unequal weights become equal.
         case weightsReset = "weights_reset"
 
-        /// Those of one definition; the others are of files of definitions.
+        /// The codes that a change of one element can cause. The others occur only when a file of definitions is
+        /// applied.
         public static let ofOne: [Code] = [.conditionNeverMet, .trafficBelowOne, .startInPast, .weightsReset]
     }
 

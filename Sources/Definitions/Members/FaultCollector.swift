@@ -1,6 +1,9 @@
 public import JSON
 
 /// Collects all faults of an input, so that one error can list them.
+///
+/// Each method reads one member. If the member is wrong, the method adds a fault and returns `nil`, so that reading can
+/// go on with the next member. ``check()`` throws at the end.
 public struct FaultCollector {
     public private(set) var faults: [JSONFault] = []
 
@@ -124,7 +127,7 @@ public struct FaultCollector {
         return choice(value, name, among: names, at: place) { Choice(rawValue: $0) }
     }
 
-    /// Returns what a value names, which must be one of some names; `nil` if it is not, which is a fault.
+    /// Returns the choice that a value names. If the value is none of the names, adds a fault and returns `nil`.
     mutating func choice<Choice>(
         _ value: JSONValue, _ name: String, among names: [String], at place: JSONPointer, _ find: (String) -> Choice?
     ) -> Choice? {

@@ -13,6 +13,9 @@ public struct GivenMember {
 }
 
 /// The JSON form of a value: its schema, how it is read and checked, and how it is written.
+///
+/// A ``Member`` gives a property of an element a name and a form, for example `Member("share", \.share,
+/// .number(0...100))`. A ``MemberTable`` lists the members of an element.
 public struct Form<Value: Sendable>: Sendable {
     /// The OpenAPI schema of a value in a request, if it is not null.
     let schema: JSONValue
@@ -74,27 +77,18 @@ public struct Form<Value: Sendable>: Sendable {
     }
 }
 
-extension FaultCollector {
-    fileprivate mutating func number(_ given: GivenMember, _ range: ClosedRange<Double>) -> Double? {
-        collect(try given.object.optionalNumber(given.name, range, in: given.owner))
-    }
-
-    public mutating func text(_ given: GivenMember) -> String? {
-        collect(try given.object.optionalText(given.name, in: given.owner))
-    }
-
-    public mutating func texts(_ given: GivenMember) -> [String]? {
-        collect(try given.object.optionalTexts(given.name, in: given.owner))
-    }
-}
+// MARK: - Numbers, texts and choices
 
 extension Form where Value == Double {
+    /// A number in a range. The error message names the bounds as whole numbers.
     public static func number(_ range: ClosedRange<Double>) -> Self {
         Form(
             schema: ["type": "number", "minimum": .shortest(range.lowerBound), "maximum": .shortest(range.upperBound)],
             read: { $1.number($0, range) }, write: { .shortest($0) }, stored: { $0.double })
     }
 
+    /// A number in a range of any bounds.
+    ///
     /// - Parameter example: a valid number, for the error message.
     public static func number(_ range: ClosedRange<Double>, suchAs example: String) -> Self {
         Form(
@@ -112,9 +106,7 @@ extension Form where Value == String {
             read: { $1.text($0.object, $0.name, atMost: limit, in: $0.owner) }, write: { .string($0) },
             file: { $0.isEmpty ? JSONValue?.none : .string($0) }, stored: \.string)
     }
-}
 
-extension Form where Value == String {
     /// A key of 1 to 255 bytes without NUL.
     public static var key: Self {
         Form(
@@ -123,23 +115,9 @@ extension Form where Value == String {
     }
 }
 
-extension FaultCollector {
-    fileprivate mutating func key(_ given: GivenMember) -> String? {
-        guard let text = text(given) else { return nil }
-        return collect(try NameRule.checkKey(text, at: given.place))
-    }
-}
-
 extension Form where Value == Bool {
     public static var bool: Self {
-        Form(
-            schema: ["type": "boolean"],
-            read: { given, faults in
-                if given.value.bool == nil {
-                    faults.add("`\(given.name)` must be true or false; got \(given.value.kind)", at: given.place)
-                }
-                return given.value.bool
-            }, write: { .bool($0) })
+        Form(schema: ["type": "boolean"], read: { $1.bool($0) }, write: { .bool($0) })
     }
 }
 
@@ -152,7 +130,10 @@ extension Form where Value: RawRepresentable<String> & CaseIterable {
     }
 }
 
+// MARK: - The status of an experiment or a holdout
+
 extension Form where Value == ExperimentStatus {
+    /// One of some statuses, in upper or lower case.
     public static func status(_ allowed: [ExperimentStatus]) -> Self {
         Form(
             schema: statusSchema(allowed), read: { $1.status($0, among: allowed) }, write: { .string($0.name) })
@@ -174,15 +155,10 @@ private func statusSchema(_ allowed: [ExperimentStatus]) -> JSONValue {
     ["type": "string", "enum": .array(allowed.map { .string($0.name) })]
 }
 
-extension FaultCollector {
-    fileprivate mutating func status(_ given: GivenMember, among allowed: [ExperimentStatus]) -> ExperimentStatus? {
-        choice(given.value, given.name, among: allowed.map(\.name), at: given.place) { text in
-            ExperimentStatus(name: text).flatMap { allowed.contains($0) ? $0 : nil }
-        }
-    }
-}
+// MARK: - Lists and audiences
 
 extension Form where Value == [Identifier] {
+    /// Up to 100 different labels.
     public static var tags: Self {
         Form(
             schema: [
@@ -190,7 +166,7 @@ extension Form where Value == [Identifier] {
             ],
             read: { given, faults in faults.tags(given.object)?.map { Identifier($0) } },
             write: { JSONValue($0) },
-            stored: { $0.array.map { $0.compactMap { $0.string.map { Identifier($0) } } } ?? [] })
+            stored: { storedIdentifiers($0) })
     }
 
     /// An array of different keys, such as keys of flags.
@@ -200,24 +176,15 @@ extension Form where Value == [Identifier] {
                 "type": "array", "minItems": .integer(Int64(counts.lowerBound)),
                 "maxItems": .integer(Int64(counts.upperBound)), "items": ["type": "string"],
             ],
-            read: { given, faults in
-                guard let list = faults.list(given.object, given.name, counts, at: given.owner) else { return nil }
-                var keys: [Identifier] = []
-                for (value, place) in list {
-                    guard let text = value.string else {
-                        faults.add("a \(noun) must be named by its key; got \(value.kind)", at: place)
-                        continue
-                    }
-                    if keys.contains(Identifier(text)) {
-                        faults.add("the \(noun)s must differ; got '\(text)' twice", at: place)
-                    }
-                    keys.append(Identifier(text))
-                }
-                return keys
-            },
+            read: { $1.keys($0, counts, of: noun) },
             write: { JSONValue($0) },
-            stored: { $0.array.map { $0.compactMap { $0.string.map { Identifier($0) } } } ?? [] })
+            stored: { storedIdentifiers($0) })
     }
+}
+
+/// Returns the strings of a stored array; empty if the JSON is not an array.
+private func storedIdentifiers(_ value: JSONValue) -> [Identifier] {
+    (value.array ?? []).compactMap { element in element.string.map { Identifier($0) } }
 }
 
 extension Form where Value == JSONValue? {
@@ -234,5 +201,57 @@ extension Form where Value == JSONValue? {
             write: { $0 ?? .null }, file: { $0.flatMap { $0.isNull ? JSONValue?.none : $0 } })
         form.isNullable = true
         return form
+    }
+}
+
+// MARK: - Reading
+
+extension FaultCollector {
+    public mutating func text(_ given: GivenMember) -> String? {
+        collect(try given.object.optionalText(given.name, in: given.owner))
+    }
+
+    public mutating func texts(_ given: GivenMember) -> [String]? {
+        collect(try given.object.optionalTexts(given.name, in: given.owner))
+    }
+
+    fileprivate mutating func number(_ given: GivenMember, _ range: ClosedRange<Double>) -> Double? {
+        collect(try given.object.optionalNumber(given.name, range, in: given.owner))
+    }
+
+    fileprivate mutating func bool(_ given: GivenMember) -> Bool? {
+        if given.value.bool == nil {
+            add("`\(given.name)` must be true or false; got \(given.value.kind)", at: given.place)
+        }
+        return given.value.bool
+    }
+
+    fileprivate mutating func key(_ given: GivenMember) -> String? {
+        guard let text = text(given) else { return nil }
+        return collect(try NameRule.checkKey(text, at: given.place))
+    }
+
+    fileprivate mutating func status(_ given: GivenMember, among allowed: [ExperimentStatus]) -> ExperimentStatus? {
+        choice(given.value, given.name, among: allowed.map(\.name), at: given.place) { text in
+            ExperimentStatus(name: text).flatMap { allowed.contains($0) ? $0 : nil }
+        }
+    }
+
+    fileprivate mutating func keys(
+        _ given: GivenMember, _ counts: ClosedRange<Int>, of noun: String
+    ) -> [Identifier]? {
+        guard let list = list(given.object, given.name, counts, at: given.owner) else { return nil }
+        var keys: [Identifier] = []
+        for (value, place) in list {
+            guard let text = value.string else {
+                add("a \(noun) must be named by its key; got \(value.kind)", at: place)
+                continue
+            }
+            if keys.contains(Identifier(text)) {
+                add("the \(noun)s must differ; got '\(text)' twice", at: place)
+            }
+            keys.append(Identifier(text))
+        }
+        return keys
     }
 }

@@ -94,13 +94,18 @@ extension JSONObject {
     }
 }
 
-// MARK: - Identifiers
+// MARK: - Identifiers and objects
+
+// These read datafiles and stored JSON, which were checked before: values of a wrong type count as absent.
 
 extension JSONObject {
+    /// Returns a string member as an identifier; `nil` if the member is absent or not a string.
     public func identifier(_ key: String) -> Identifier? { self[key]?.string.map { Identifier($0) } }
 
+    /// Returns the objects in an array member, without elements of other types.
     public func objects(_ key: String) -> [JSONObject] { (self[key]?.array ?? []).compactMap(\.object) }
 
+    /// Returns the strings in an array member as identifiers, without elements of other types.
     public func identifiers(_ key: String) -> [Identifier] {
         (self[key]?.array ?? []).compactMap { $0.string.map { Identifier($0) } }
     }

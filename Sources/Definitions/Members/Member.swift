@@ -5,6 +5,10 @@ public typealias MemberPath<Element, Value> = any WritableKeyPath<Element, Value
 
 /// One member of the JSON of an element. It is the only definition of how the member is read, merged, stored, shown and
 /// described.
+///
+/// A member combines a name, the property that holds the value, the ``Form`` of the value, a description for OpenAPI,
+/// and ``Traits``. An edit reads the members of a body into a draft, a blank element; then ``copy`` sets the values
+/// that the body has in the element that is edited.
 public final class Member<Element: Sendable>: Sendable {
     /// The ways in which a member differs from the default.
     public struct Traits: Sendable {
@@ -65,16 +69,19 @@ public final class Member<Element: Sendable>: Sendable {
     /// Reads the member of a body into a draft, and returns the names that the body has: none, the name of the member,
     /// or in addition the names of its own members, as in `member.name`.
     let read: @Sendable (JSONObject, JSONPointer, inout Element, inout FaultCollector) -> Set<String>
-    /// Copies the value from a draft to an element.
+    /// Copies the value from the draft to an element.
     let copy: @Sendable (Given<Element>, inout Element) -> Void
+    /// Returns the JSON that `GET` shows and that is stored; `nil` to leave the member out.
     let write: @Sendable (Element) -> JSONValue?
+    /// Returns the JSON for a file of definitions; `nil` to leave the member out.
     let file: @Sendable (Element) -> JSONValue?
+    /// Sets the value from stored JSON, if that has the right type.
     let readStored: @Sendable (JSONValue, inout Element) -> Void
     /// Whether two elements have the same value.
     let areSame: @Sendable (Element, Element) -> Bool
 
-    /// - Parameter replace: returns the value to set, from the new value and the former one; `nil` to set the new
-    ///   value.
+    /// - Parameter replace: returns the value to set, from the new value and the former one, for example to keep the
+    ///   state of a ramp; `nil` to set the new value.
     public init<Value: Equatable & Sendable>(
         _ name: String, _ path: MemberPath<Element, Value>, _ form: Form<Value>, _ description: String = "",
         _ traits: Traits = Traits(), replacing replace: (@Sendable (Value, Value) -> Value)? = nil
@@ -136,6 +143,8 @@ public final class Member<Element: Sendable>: Sendable {
         areSame = { $0[keyPath: path] == $1[keyPath: path] }
     }
 
+    /// Returns the schema of a form with the description, and with null as a further type if the member may be null.
+    ///
     /// - Parameter isShown: whether to return the schema of responses, or that of requests.
     private static func schema(
         _ form: JSONValue, _ description: String, _ traits: Traits, isShown: Bool, isNullable: Bool

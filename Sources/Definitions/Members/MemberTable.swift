@@ -1,7 +1,7 @@
 public import JSON
 
 /// All members of one kind of element, in the order in which they are shown. Code that needs all members uses this
-/// table.
+/// table: to read the body of a `PUT`, to show the element, to write it to a file, and to store it.
 public struct MemberTable<Element: Sendable>: Sendable {
     /// The name of the element in errors, such as "a holdout".
     let noun: String
@@ -11,15 +11,16 @@ public struct MemberTable<Element: Sendable>: Sendable {
     /// The names of further members that `GET` shows. Requests may repeat them, and they are ignored.
     let shown: [String]
 
-    // What is asked of each element of a set is found once.
+    // Computed once, because applying a file needs them for each element.
+    /// The names of ``members``.
     public let names: [String]
-    /// The names of what a body may have besides what `GET` shows.
+    /// The names that a body may have: `key` and ``names``.
     public let givenNames: [String]
-    /// The names of what the owner of an element says, if it has one.
+    /// The names of the members that the owner of an element determines; see ``Member/Traits``.
     public let ownedNames: [String]
-    /// The names of those that a copy takes over.
+    /// The names of the members that `?from=` copies.
     public let copied: [String]
-    /// What a member is that a file leaves out; without those that keep what they were.
+    /// The values of members that a file leaves out. A member without a default keeps its former value.
     public let defaults: [String: JSONValue]
 
     public init(_ noun: String, blank: Element, showing shown: [String] = [], _ members: [Member<Element>]) {
@@ -45,7 +46,7 @@ public struct MemberTable<Element: Sendable>: Sendable {
         Self(noun, blank: blank, showing: shown, members.filter { names.contains($0.name) })
     }
 
-    /// As OpenAPI describes an object with the members, and with what `GET` shows besides.
+    /// The OpenAPI schema of the body of a `PUT`. Members that only `GET` shows may be in the body, too.
     var schema: JSONValue {
         var properties = JSONObject()
         for member in members { properties[member.name] = member.schema }
@@ -123,8 +124,8 @@ public struct MemberTable<Element: Sendable>: Sendable {
     /// Adds the members to an object of a file.
     ///
     /// - Parameters:
-    ///   - isOwned: whether it leaves out what the owner of the element says.
-    ///   - excluded: the names of what else it leaves out.
+    ///   - isOwned: whether to leave out the ``ownedNames``, because the object of the owner has them.
+    ///   - excluded: the names of further members to leave out.
     public func writeFile(
         _ element: Element, to object: inout JSONObject, isOwned: Bool = false, except excluded: Set<String> = []
     ) {

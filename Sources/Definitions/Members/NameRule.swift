@@ -29,7 +29,9 @@ public enum NameRule {
 
     // MARK: Ids
 
-    /// Returns an experiment id if it matches `^[a-zA-Z0-9]+$` and has at most 255 bytes.
+    /// Returns a text as an experiment id, if it matches `^[a-zA-Z0-9]+$` and has at most 255 bytes.
+    ///
+    /// - Throws: 400 if it does not.
     @inlinable
     public static func checkExperimentID(
         _ text: String, at pointer: @autoclosure () -> JSONPointer?
@@ -45,6 +47,7 @@ public enum NameRule {
         return Identifier(text)
     }
 
+    /// Whether bytes are one or more ASCII letters and digits. The length is not limited here.
     @inlinable
     public static func isExperimentID(_ bytes: some Collection<UInt8>) -> Bool {
         !bytes.isEmpty
@@ -53,6 +56,7 @@ public enum NameRule {
             }
     }
 
+    /// Whether bytes are a variation id: 1 to 255 bytes of any value.
     @inlinable
     public static func isVariationID(_ bytes: some Collection<UInt8>) -> Bool {
         (1...255).contains(bytes.count)

@@ -4,7 +4,7 @@ public import Bucketing
 public enum Spelling {
     /// The maximum number of names that are compared. Bounds the time of an error response.
     private static let nameLimit = 1_000
-    /// The longest text that is compared, in bytes: comparing longer ones would take long.
+    /// The longest text that is compared, in bytes. The time of a comparison grows with the product of both lengths.
     private static let lengthLimit = 64
 
     /// The words of other products, as ``letters(of:)`` returns them, with the names that mean the same here.
@@ -23,9 +23,11 @@ public enum Spelling {
         "variant": ["variation_key", "variation"], "variants": ["variations"], "variation": ["variation_key"],
     ]
 
-    /// Returns the most similar name: one that means the same as the word of another product; or else the name with the
-    /// fewest edits, at most one for every three letters; or else the name with the longest common beginning. `nil` if
-    /// no name is similar.
+    /// Returns the name that was probably meant; `nil` if no name is similar. Tries in this order:
+    ///
+    /// 1. a synonym in another product: `variant` for `variation_key`;
+    /// 2. the name with the fewest edits, at most one for every three letters: `trafic` for `traffic`;
+    /// 3. the name with the longest common beginning: `navi` for `navigation`.
     public static func nearest(to text: String, among names: some Sequence<String>) -> String? {
         let given = letters(of: text)
         for synonym in synonyms[String(decoding: given, as: UTF8.self)] ?? [] {
@@ -34,23 +36,25 @@ public enum Spelling {
         guard text.utf8.count <= lengthLimit else { return nil }
         var rows = EditRows(given)
         var nearest: (name: String, edits: Int)?
-        var alike: (name: String, shared: Int)?
+        var withSameBeginning: (name: String, shared: Int)?
         for name in names.prefix(nameLimit) where name.utf8.count <= lengthLimit {
             let letters = letters(of: name)
+            // Only a name with fewer edits than the best one so far counts.
             let limit = min(max(1, letters.count / 3), (nearest?.edits ?? .max) - 1)
             if let edits = rows.edits(to: letters, atMost: limit) {
                 if edits == 0 { return name }
                 nearest = (name, edits)
             }
             let shared = zip(given, letters).prefix { $0 == $1 }.count
-            if isAlike(given.count, letters.count, shared: shared), shared > alike?.shared ?? 0 {
-                alike = (name, shared)
+            if hasSameBeginning(given.count, letters.count, shared: shared), shared > withSameBeginning?.shared ?? 0 {
+                withSameBeginning = (name, shared)
             }
         }
-        return nearest?.name ?? alike?.name
+        return nearest?.name ?? withSameBeginning?.name
     }
 
-    /// Returns a name that the text probably misspells: it differs by one or two letters, and not by more than a third of them.
+    /// Returns the first name that the text probably misspells: they differ by one or two edits, and by at most one
+    /// edit for every three letters. Unlike ``nearest(to:among:)``, this ignores synonyms and common beginnings.
     public static func misspelt(_ text: String, among names: some Sequence<String>) -> String? {
         let given = letters(of: text)
         let limit = min(2, given.count / 3)
@@ -61,30 +65,34 @@ public enum Spelling {
         }
     }
 
-    /// Returns the end of an error that a name is unknown: the name that was probably meant, or nothing.
+    /// Returns the end of the error message for an unknown name: `; did you mean 'traffic'?`, or an empty text.
     public static func hint(for text: String, among names: some Sequence<String>) -> String {
         nearest(to: text, among: names).map { "; did you mean '\($0)'?" } ?? ""
     }
 
-    /// The same for keys and ids.
+    /// Returns the end of the error message for an unknown key or id.
     public static func hint(for name: Identifier, among names: some Sequence<Identifier>) -> String {
         hint(for: name.string, among: names.lazy.map(\.string))
     }
 
-    /// Whether one text is a beginning of the other (`navi`, `navigation`), or they share half of the longer one
-    /// (`variants`, `variations`).
-    private static func isAlike(_ count: Int, _ other: Int, shared: Int) -> Bool {
+    /// Whether one text is a beginning of the other (`navi`, `navigation`), or their common beginning is at least half
+    /// of the longer one (`variants`, `variations`).
+    private static func hasSameBeginning(_ count: Int, _ other: Int, shared: Int) -> Bool {
         shared >= 3 && shared == min(count, other) || shared >= 4 && shared * 2 >= max(count, other)
     }
 
-    /// Folds case and drops `_` and `-`, so that spellings of other languages match: `userId` is `user_id`.
+    /// Returns the bytes in lower case without `_` and `-`, so that spellings by other conventions match: `userId`
+    /// equals `user_id`.
     private static func letters(of text: String) -> [UInt8] {
-        text.utf8.prefix(lengthLimit).filter { $0 != UInt8(ascii: "_") && $0 != UInt8(ascii: "-") }
-            .map { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) ? $0 | 0x20 : $0 }
+        let upperCase = UInt8(ascii: "A")...UInt8(ascii: "Z")
+        let lowerCaseBit: UInt8 = 0x20
+        return text.utf8.prefix(lengthLimit)
+            .filter { $0 != UInt8(ascii: "_") && $0 != UInt8(ascii: "-") }
+            .map { upperCase.contains($0) ? $0 | lowerCaseBit : $0 }
     }
 
-    /// Computes optimal string alignment distances from one text: insertions, deletions, replacements, and swaps of
-    /// neighbours. Keeps its three rows for all names.
+    /// Computes edit distances from one text (optimal string alignment): insertions, deletions, replacements, and swaps
+    /// of neighbours. Of the usual table only the last three rows are kept, and they are reused for all names.
     private struct EditRows {
         private let text: [UInt8]
         private var beforeLast: [Int]
@@ -112,7 +120,7 @@ public enum Spelling {
                     }
                     current[column + 1] = edits
                 }
-                // No later row has fewer edits than the fewest of two neighbours.
+                // Each value comes from one of the two rows before, so later rows cannot fall below their minimum.
                 guard min(current.min() ?? 0, last.min() ?? 0) <= limit else { return nil }
                 (beforeLast, last, current) = (last, current, beforeLast)
             }

@@ -3,7 +3,7 @@ public import JSON
 
 /// The keys of the metrics that an experiment measures, with their roles.
 public struct ExperimentMetrics: Sendable, Equatable {
-    /// The loss in a metric that is accepted.
+    /// The accepted loss in a guardrail metric.
     public enum Margin: Sendable, Equatable {
         /// A share of the magnitude of the baseline's mean, greater than 0 and at most 1.
         case share(Double)
@@ -46,9 +46,10 @@ public struct ExperimentMetrics: Sendable, Equatable {
 
     /// The metrics that decide about the success of the experiment.
     public var primary: [Identifier] = []
+    /// The metrics that are shown, but decide nothing.
     public var secondary: [Identifier] = []
     public var guardrails: [Guardrail] = []
-    /// The attributes by which results can be divided into groups of users: by the value at the first exposure.
+    /// The attributes by which results are broken down: users are grouped by the value at their first exposure.
     public var breakdowns: [Identifier] = []
 
     public init() {}
@@ -58,10 +59,11 @@ public struct ExperimentMetrics: Sendable, Equatable {
     /// The maximum number of attributes in ``breakdowns``.
     public static let breakdownLimit = 5
 
-    /// All metrics.
+    /// The keys of all metrics: primary, secondary, then guardrails.
     public var all: [Identifier] { primary + secondary + guardrails.map(\.metric) }
     public var isEmpty: Bool { all.isEmpty && breakdowns.isEmpty }
 
+    /// All lists, also the empty ones, as they are stored and shown.
     public var json: JSONValue {
         [
             "primary": JSONValue(primary), "secondary": JSONValue(secondary),
@@ -71,7 +73,7 @@ public struct ExperimentMetrics: Sendable, Equatable {
         ]
     }
 
-    /// Reads stored metrics. Without any, or if they are damaged, there are none.
+    /// Reads stored metrics. Damaged JSON counts as no metrics.
     public init(stored value: JSONValue?) {
         var faults = FaultCollector()
         guard let value, let metrics = Self(value, at: [], &faults), faults.faults.isEmpty else { return }
@@ -86,25 +88,51 @@ public struct ExperimentMetrics: Sendable, Equatable {
         let members = ["primary", "secondary", "guardrails", "breakdowns"]
         guard let object = faults.object(value, "`metrics`", knowing: members, at: place) else { return nil }
         var known: Set<Identifier> = []
-        func read(_ value: JSONValue, _ place: JSONPointer) -> Identifier? {
-            guard let text = value.string else {
-                faults.add("a metric must be a key; got \(value.kind)", at: place)
-                return nil
-            }
-            let key = Identifier(text)
-            if !known.insert(key).inserted { faults.add("the metrics must differ; got '\(key)' twice", at: place) }
-            return key
+        primary = Self.keys(object, "primary", at: place, &known, &faults)
+        secondary = Self.keys(object, "secondary", at: place, &known, &faults)
+        guardrails = Self.guardrails(object, at: place, &known, &faults)
+        if known.count > Self.limit {
+            faults.add("`metrics` must have at most \(Self.limit) metrics; got \(known.count)", at: place)
         }
-        func keys(_ name: String) -> [Identifier] {
-            (faults.list(object, name, 0...Self.limit, at: place) ?? []).compactMap { read($0, $1) }
+        breakdowns = Self.breakdowns(object, at: place, &faults)
+    }
+
+    /// Reads the key of a metric.
+    ///
+    /// - Parameter known: the keys that were read before. A metric has only one role in an experiment.
+    private static func key(
+        _ value: JSONValue, at place: JSONPointer, _ known: inout Set<Identifier>, _ faults: inout FaultCollector
+    ) -> Identifier? {
+        guard let text = value.string else {
+            faults.add("a metric must be a key; got \(value.kind)", at: place)
+            return nil
         }
-        primary = keys("primary")
-        secondary = keys("secondary")
-        for (value, place) in faults.list(object, "guardrails", 0...Self.limit, at: place) ?? [] {
+        let key = Identifier(text)
+        if !known.insert(key).inserted { faults.add("the metrics must differ; got '\(key)' twice", at: place) }
+        return key
+    }
+
+    /// Reads the member `primary` or `secondary`.
+    private static func keys(
+        _ object: JSONObject, _ name: String, at place: JSONPointer, _ known: inout Set<Identifier>,
+        _ faults: inout FaultCollector
+    ) -> [Identifier] {
+        var keys: [Identifier] = []
+        for (value, place) in faults.list(object, name, 0...limit, at: place) ?? [] {
+            if let metric = key(value, at: place, &known, &faults) { keys.append(metric) }
+        }
+        return keys
+    }
+
+    private static func guardrails(
+        _ object: JSONObject, at place: JSONPointer, _ known: inout Set<Identifier>, _ faults: inout FaultCollector
+    ) -> [Guardrail] {
+        var guardrails: [Guardrail] = []
+        for (value, place) in faults.list(object, "guardrails", 0...limit, at: place) ?? [] {
             guard let object = faults.object(value, "a guardrail", knowing: ["metric", "margin"], at: place) else {
                 continue
             }
-            let key = read(object["metric"] ?? .null, place.appending("metric"))
+            let metric = key(object["metric"] ?? .null, at: place.appending("metric"), &known, &faults)
             guard let margin = Margin(object["margin"]) else {
                 let found = object["margin"].map { $0.double.map { "\($0)" } ?? $0.kind } ?? "none"
                 faults.add(
@@ -113,12 +141,16 @@ public struct ExperimentMetrics: Sendable, Equatable {
                     at: place.appending("margin"))
                 continue
             }
-            if let key { guardrails.append(Guardrail(metric: key, margin: margin)) }
+            if let metric { guardrails.append(Guardrail(metric: metric, margin: margin)) }
         }
-        if known.count > Self.limit {
-            faults.add("`metrics` must have at most \(Self.limit) metrics; got \(known.count)", at: place)
-        }
-        for (value, place) in faults.list(object, "breakdowns", 0...Self.breakdownLimit, at: place) ?? [] {
+        return guardrails
+    }
+
+    private static func breakdowns(
+        _ object: JSONObject, at place: JSONPointer, _ faults: inout FaultCollector
+    ) -> [Identifier] {
+        var breakdowns: [Identifier] = []
+        for (value, place) in faults.list(object, "breakdowns", 0...breakdownLimit, at: place) ?? [] {
             guard let text = value.string, NameRule.admits(text) else {
                 let found = value.string.map { "\($0.utf8.count) bytes" } ?? value.kind
                 faults.add("an attribute must be a string of 1 to 255 bytes, without NUL; got \(found)", at: place)
@@ -129,9 +161,12 @@ public struct ExperimentMetrics: Sendable, Equatable {
             }
             breakdowns.append(Identifier(text))
         }
+        return breakdowns
     }
 
-    /// - Throws: 422 with every metric that is not defined.
+    /// Checks that all metrics are defined in the project.
+    ///
+    /// - Throws: 422 with every metric that is not.
     public func check(_ defined: DefinitionList<some KeyedDefinition>) throws(CoreError) {
         var faults = FaultCollector()
         let place: JSONPointer = ["metrics"]
@@ -150,6 +185,8 @@ public struct ExperimentMetrics: Sendable, Equatable {
 }
 
 extension Form where Value == ExperimentMetrics {
+    /// The form of the member `metrics`. Files leave out empty lists.
+    ///
     /// - Parameter breakdowns: whether `breakdowns` may have elements.
     public static func metrics(breakdowns: Bool = true) -> Self {
         Form(

@@ -1,10 +1,13 @@
 public import Bucketing
 public import JSON
 
-/// What an admin defines of a metric with `PUT /v1/metrics/{key}`; absent members keep their values.
+/// The body of `PUT /v1/metrics/{key}`. Members that it lacks keep their values.
+///
+/// The members depend on the kind of the metric, and the body may leave the kind out. So the members are read only when
+/// the change is applied, and the former metric is known.
 public struct MetricChange: ElementChange {
     private let key: Identifier
-    private let given: JSONObject
+    private let body: JSONObject
 
     /// - Throws: 400 if the value is not an object; 422 if it has another key.
     public init(_ value: JSONValue, key: String) throws(CoreError) {
@@ -17,30 +20,32 @@ public struct MetricChange: ElementChange {
             faults.add("`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])
         }
         try faults.check()
-        given = object
+        body = object
     }
 
-    /// Creates or changes the metric of a project. A change of the kind drops what the new kind does not have.
+    /// Creates or changes the metric of a project. A change of the kind drops the members that the new kind does not
+    /// have.
     ///
     /// - Returns: whether the metric is new.
-    /// - Throws: 422 with every wrong member; 409 if the project has too many metrics, or if the results of a concluded
-    ///   experiment would not be those of the metric any more.
+    /// - Throws: 422 with every wrong member; 409 if the project has too many metrics, if a concluded experiment has
+    ///   results of the former definition, or if `cap` or `adjustment` would change although an experiment has started.
     public func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool {
         let former = definitions.metrics[key]
         var faults = FaultCollector()
-        let metric = MetricDefinition(given, key: key, replacing: former, &faults)
+        let metric = MetricDefinition(body, key: key, replacing: former, &faults)
         try faults.check()
         guard let metric else { return false }
         guard former != nil || definitions.metrics.count < MetricDefinition.limit else {
             throw CoreError(.conflict, "at most \(MetricDefinition.limit) metrics may be defined in a project")
         }
-        if former?.measures(likeThat: metric) == false, let concluded = definitions.conclusion(measuring: key) {
+        if former?.measures(likeThat: metric) == false, let concluded = definitions.concludedExperiment(measuring: key)
+        {
             throw CoreError(
                 .conflict,
                 "what '\(key)' measures must stay as it is, because the results of '\(concluded)' are kept; define another "
                     + "metric, or reopen the experiment")
         }
-        if let former, former.kind == metric.kind, let started = definitions.started(measuring: key) {
+        if let former, former.kind == metric.kind, let started = definitions.startedExperiment(measuring: key) {
             for (name, isSame) in [
                 ("cap", former.cap == metric.cap),
                 ("adjustment", former.adjustment == metric.adjustment),
@@ -59,6 +64,8 @@ public struct MetricChange: ElementChange {
 }
 
 extension ProjectDefinitions {
+    /// Removes a metric from the project.
+    ///
     /// - Throws: 409 if experiments or holdouts measure it.
     public mutating func removeMetric(_ key: Identifier) throws(CoreError) {
         let users = self.users(ofMetric: key)
@@ -75,12 +82,12 @@ extension ProjectDefinitions {
     }
 
     /// Returns the key of a concluded experiment that measures a metric; `nil` if there is none.
-    fileprivate func conclusion(measuring metric: Identifier) -> Identifier? {
+    fileprivate func concludedExperiment(measuring metric: Identifier) -> Identifier? {
         experiments.first { $0.conclusion != nil && $0.details.metrics.all.contains(metric) }?.key
     }
 
     /// Returns the key of an experiment that has started and measures a metric; `nil` if there is none.
-    fileprivate func started(measuring metric: Identifier) -> Identifier? {
+    fileprivate func startedExperiment(measuring metric: Identifier) -> Identifier? {
         experiments.first {
             $0.hasStarted && !$0.isArchived && $0.details.metrics.all.contains(metric)
         }?.key

@@ -25,7 +25,7 @@ public struct MetricDefinition: KeyedDefinition {
         case increase, decrease
     }
 
-    /// A term of a ratio: events of a goal, added up.
+    /// The numerator or the denominator of a ratio: the sum of the values of a goal's events, or their number.
     public struct Term: Sendable, Equatable {
         public enum Measure: String, Sendable, CaseIterable {
             case value, count
@@ -55,12 +55,14 @@ public struct MetricDefinition: KeyedDefinition {
     public internal(set) var denominator = Term()
     /// For retention, events count from `from` days up to, but not including, `to` days after the first exposure.
     public internal(set) var from = 0.0
+    /// See ``from``.
     public internal(set) var to = 0.0
     /// The goals of a funnel, in order.
     public internal(set) var steps: [Identifier] = []
     /// The number of days after the first exposure in which events count; `nil` for no limit.
     public var window: Double?
-    /// The adjustment in the verdict, the guardrails and the plan. It is fixed before the results are known.
+    /// The adjustment in the verdict, the guardrails and the plan. It stays once an experiment that measures the metric
+    /// has started, so that nobody chooses it by the results.
     public var adjustment: Adjustment
     public internal(set) var direction = Direction.increase
     /// The smallest effect of interest, as a share of the baseline's mean: 0.0001 to 10. `nil` if none was given.
@@ -103,10 +105,13 @@ public struct MetricDefinition: KeyedDefinition {
     /// Whether another metric computes the same numbers from events, so that it differs at most in how they are judged
     /// and displayed.
     public func measures(likeThat other: MetricDefinition) -> Bool {
-        var other = other
-        (other.direction, other.minimumEffect, other.description) = (direction, minimumEffect, description)
-        (other.adjustment, other.unit) = (adjustment, unit)
-        return self == other
+        var comparable = other
+        comparable.direction = direction
+        comparable.minimumEffect = minimumEffect
+        comparable.description = description
+        comparable.adjustment = adjustment
+        comparable.unit = unit
+        return self == comparable
     }
 
     /// The JSON that is stored, and that `GET` shows.
@@ -153,16 +158,20 @@ public struct MetricDefinition: KeyedDefinition {
         read(body, keeping: kept, &faults)
     }
 
+    /// Returns the kind in the JSON, or else that of the former metric. Adds a fault if there is neither.
     private static func kind(_ object: JSONObject, _ former: Self?, _ faults: inout FaultCollector) -> Kind? {
         if object["kind"] == nil, let former { return former.kind }
         return faults.choice(Kind.self, object, "kind", isRequired: true)
     }
 
+    /// Reads the members of the metric's kind.
+    ///
+    /// - Parameter kept: the names of members that may be absent, because the metric has a value already.
     private mutating func read(_ object: JSONObject, keeping kept: Set<String>, _ faults: inout FaultCollector) {
         let given = table.read(object, at: [], keeping: kept, &faults)
         table.apply(given, to: &self)
-        let areDays = !faults.faults.contains { [["from"], ["to"]].contains($0.pointer) }
-        if kind == .retention, areDays, from >= to {
+        let daysAreValid = !faults.faults.contains { [["from"], ["to"]].contains($0.pointer) }
+        if kind == .retention, daysAreValid, from >= to {
             faults.add("`from` must be less than `to`, \(to.shortest); got \(from.shortest)", at: ["from"])
         }
     }

@@ -2,53 +2,64 @@ package import Bucketing
 package import Chronology
 package import JSON
 
-/// Moves the weights of an experiment towards the variations that do best by its first primary metric, at set intervals.
-/// Each variation gets the share of new users that is its chance to be the best one (Thompson sampling, in batches), and at
-/// least a least share. Whoever is enrolled keeps their variation.
+/// Moves the weights of an experiment towards the variations that do best by its first primary metric, at set
+/// intervals.
+///
+/// This is Thompson sampling in batches: the share of new users that a variation gets is its probability of being the
+/// best one, but at least ``leastShare``. Enrolled users keep their variation.
+/// ``ProjectDefinitions/timedChange(of:at:_:)`` says when the users are to be looked at.
 package struct Bandit: Sendable, Equatable {
     /// The time between two interim looks, as it was given.
     var interval = "1d"
-    /// The percentage of users whom each variation gets at least. It bounds how much one user weighs in results.
+    /// The minimum percentage of new users for each variation. It bounds how much one user weighs in results.
     var leastShare = 5.0
-    /// The users that each variation must have before the weights change.
+    /// The minimum number of users in each variation before the weights change.
     package var leastUsers = 100
-    /// Whether SDKs are to ask this server for each new decision; `nil` if nothing was said. See
-    /// ``ExperimentDefinition/gate``.
+    /// Whether SDKs ask this server for each new decision (a contextual bandit); `nil` if a request does not say. Once
+    /// applied, ``ExperimentDefinition/gate`` says it.
     package var predicts: Bool?
     package var state = State()
 
-    /// What came of the last look.
+    /// The last look at the users, and when the next one is due.
     package struct State: Sendable, Equatable {
         package var lookedAt: Instant?
-        /// When the next look is due; `nil` if at once.
+        /// When the next look is due; `nil` for immediately.
         var dueAt: Instant?
         package var look = Look()
     }
 
-    /// What the users say.
+    /// What was found when the users were looked at.
     package struct Look: Sendable, Equatable {
+        /// The number of users who were compared.
         package var users = 0
-        /// Why the weights stay; `nil` if they change.
+        /// Why the weights stay, for example too few users; `nil` if they may change.
         package var reason: String?
-        /// By the id of the variation: the chance to be the best one.
+        /// The probability of being the best variation, by the id of the variation.
         package var chances: [Identifier: Double] = [:]
 
         package init() {}
     }
 
     package static let variationCounts = 2...20
-    private static let shortest = TimeSpan.minutes(1)
-    /// Shares that differ by less, in percent, stay: each change begins a period of its own.
+    private static let shortestInterval = TimeSpan.minutes(1)
+    private static let leastShares = 1.0...50.0
+    private static let leastUserCounts = 10.0...1_000_000.0
+    /// The minimum change of a share, in percentage points. If all shares change less, the weights stay, because
+    /// results are computed for each period of equal weights.
     private static let leastChange = 0.5
 
     package func isDue(at now: Instant) -> Bool { state.dueAt.map { now >= $0 } ?? true }
 
+    /// Keeps a look as the last one, and schedules the next.
     package mutating func note(_ look: Look, at now: Instant) {
         let next = Ramp.Step.span(interval).map { now + $0 }
         state = State(lookedAt: now, dueAt: next, look: look)
     }
 
-    /// Returns the percentage of users for each variation, in their order; `nil` if those that it has stay.
+    /// Returns the percentage of new users for each variation, in the order of the variations; `nil` if the shares
+    /// stay.
+    ///
+    /// - Parameter variations: the variations with their shares so far, in percent.
     package func shares(_ look: Look, _ variations: [(id: Identifier, share: Double)]) -> [Double]? {
         guard look.reason == nil else { return nil }
         let rest = 1 - leastShare / 100 * Double(variations.count)
@@ -57,7 +68,8 @@ package struct Bandit: Sendable, Equatable {
         return isChanged ? shares : nil
     }
 
-    /// Returns the bandit in the place of a former one, which goes on looking when it would have.
+    /// Returns the bandit with the state of the one that it replaces. If the interval has changed, the next look is due
+    /// one new interval after the last look.
     func replacing(_ former: Bandit?) -> Bandit {
         var bandit = self
         bandit.predicts = nil
@@ -73,7 +85,9 @@ package struct Bandit: Sendable, Equatable {
 }
 
 extension ExperimentDefinition {
-    /// - Throws: 422 if the experiment's bandit has nothing to learn from, or not enough to choose between.
+    /// Checks that the experiment suits its bandit, if it has one.
+    ///
+    /// - Throws: 422 if it has no suitable primary metric, too few or too many variations, or also a ramp that goes on.
     func checkBandit(_ metrics: DefinitionList<MetricDefinition>) throws(CoreError) {
         guard let bandit = details.bandit else { return }
         var faults = FaultCollector()
@@ -108,7 +122,7 @@ extension ExperimentDefinition {
 extension Bandit {
     private static let members = ["every", "minimum_share", "minimum_users", "predict"]
 
-    /// Reads a bandit as it is stored; `nil` if it is not one.
+    /// Reads a stored bandit with its state; `nil` if the object is no valid bandit.
     init?(stored object: JSONObject) {
         var faults = FaultCollector()
         self.init(.object(object), at: [], &faults)
@@ -119,20 +133,21 @@ extension Bandit {
         state.look = Look(stored)
     }
 
-    /// Reads a bandit of a request, without its state.
+    /// Reads a bandit of a request. Its state is ignored, because only the server sets it.
     init?(_ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector) {
         guard let object = faults.object(value, "a bandit", knowing: Self.members, ignoring: ["state"], at: place)
         else { return nil }
         if let text = faults.collect(try object.optionalText("every", in: place)) {
-            if Ramp.Step.span(text).map({ $0 < Self.shortest }) ?? true {
+            if Ramp.Step.span(text).map({ $0 < Self.shortestInterval }) ?? true {
                 faults.add(
                     "`every` must be a time from 1m to 366d such as 30m, 12h or 1d; got '\(text)'",
                     at: place.appending("every"))
             }
             interval = text
         }
-        leastShare = faults.collect(try object.optionalNumber("minimum_share", 1...50, in: place)) ?? leastShare
-        let users = faults.collect(try object.optionalNumber("minimum_users", 10...1_000_000, in: place))
+        leastShare =
+            faults.collect(try object.optionalNumber("minimum_share", Self.leastShares, in: place)) ?? leastShare
+        let users = faults.collect(try object.optionalNumber("minimum_users", Self.leastUserCounts, in: place))
         if let users {
             leastUsers = Int(users)
             if Double(leastUsers) != users {
@@ -148,21 +163,21 @@ extension Bandit {
         }
     }
 
-    /// As it is stored.
+    /// The bandit as it is stored, with its state.
     var json: JSONValue {
         var object = settings
         object["state"] = .object(state.stored)
         return .object(object)
     }
 
-    /// What a file has of it.
+    /// The bandit in a file of definitions.
     package var definition: JSONValue {
         var object = settings
         object["predict"] = .bool(predicts ?? false)
         return .object(object)
     }
 
-    /// The member `bandit` of a response.
+    /// Returns the member `bandit` of a response.
     package func description(of experiment: ExperimentDefinition) -> JSONValue {
         var object = settings
         object["predict"] = .bool(experiment.gate != nil)
@@ -170,7 +185,7 @@ extension Bandit {
         return .object(object)
     }
 
-    /// The state as it is shown.
+    /// Returns the state as it is shown: chances with the keys of the variations instead of their ids.
     package func shownState(_ variations: [(id: Identifier, key: Identifier)]) -> JSONObject {
         var shown = state.json
         shown["variations"] = .array(
@@ -182,6 +197,7 @@ extension Bandit {
         return shown
     }
 
+    /// The members that a request sets, without `predict`.
     private var settings: JSONObject {
         var object = JSONObject()
         object["every"] = .string(interval)
@@ -192,6 +208,7 @@ extension Bandit {
 }
 
 extension Bandit.Look {
+    /// Reads a look from the stored state of a bandit.
     package init(_ stored: JSONObject) {
         users = stored["users"]?.integer.map { Int(clamping: $0) } ?? 0
         reason = stored["reason"]?.string
@@ -202,7 +219,7 @@ extension Bandit.Look {
 }
 
 extension Bandit.State {
-    /// As it is stored.
+    /// The state as it is stored: chances by the ids of the variations.
     package var stored: JSONObject {
         var chances = JSONObject()
         for (id, chance) in look.chances.sorted(by: { $0.key < $1.key }) { chances[id.string] = .shortest(chance) }
@@ -211,6 +228,7 @@ extension Bandit.State {
         return stored
     }
 
+    /// The state without the chances.
     fileprivate var json: JSONObject {
         var object = JSONObject()
         object["looked_at"] = lookedAt.map { .string($0.rfc3339) } ?? .null

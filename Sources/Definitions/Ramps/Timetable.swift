@@ -2,7 +2,10 @@ public import Bucketing
 public import Chronology
 import JSON
 
-/// What an experiment's schedule, ramp or bandit does by itself.
+/// A change that the server makes by an experiment's schedule, ramp or bandit, without a request.
+///
+/// The scheduler asks ``ProjectDefinitions/timedChange(of:at:_:)`` what is due, and applies it with
+/// ``ProjectDefinitions/apply(_:to:at:_:)``.
 package enum TimedChange: Sendable, Equatable {
     /// A draft starts to run.
     case start
@@ -10,23 +13,24 @@ package enum TimedChange: Sendable, Equatable {
     case end
     /// A step of the ramp begins; the index of the step.
     case begin(step: Int)
+    /// The last step of the ramp is over.
     case complete
     /// The ramp waits, because the experiment enrolls nobody.
     case wait
-    /// What is wrong, in a sentence.
+    /// An alarm acts on the ramp, see ``Ramp/AlarmAction``; a sentence that says what is wrong.
     case alarm(String)
-    /// The next step is not possible.
+    /// The ramp is held, because the next step is not possible; a sentence that says why.
     case hold(String)
-    /// The bandit looks at the users; `nil` before they were looked at.
+    /// The bandit sets new weights by what was found about the users; `nil` before they were looked at.
     case weigh(Bandit.Look?)
 }
 
-/// What is known of the users of an experiment when it is asked what is due.
+/// What is known of the users of an experiment. ``ProjectDefinitions/timedChange(of:at:_:)`` depends on it.
 package struct WatchedUsers: Sendable, Equatable {
     package var evidence: Ramp.Evidence
-    /// What is wrong, in a sentence; `nil` if nothing is.
+    /// A sentence that says what is wrong, such as a sample ratio mismatch; `nil` if there is no alarm.
     package var alarm: String?
-    /// What the experiment's bandit has found.
+    /// What was computed for the experiment's bandit; `nil` if it has none.
     package var look: Bandit.Look?
 
     package init(evidence: Ramp.Evidence, alarm: String? = nil, look: Bandit.Look? = nil) {
@@ -37,14 +41,15 @@ package struct WatchedUsers: Sendable, Equatable {
 }
 
 extension ProjectDefinitions {
-    /// The keys of the experiments whose schedule, ramp or bandit still has something to do.
+    /// The keys of the experiments whose schedule or ramp is not over, and of those with a bandit.
     package var timedExperiments: [Identifier] {
         experiments.notable.filter(\.isTimed).map(\.key)
     }
 
-    /// Returns what the schedule, the bandit or the ramp of an experiment is to do.
+    /// Returns the change of an experiment that is due; `nil` if none is. If several are due, the schedule comes first,
+    /// then the bandit, then the ramp.
     ///
-    /// - Parameter users: `nil` before they were looked at. Then a step that depends on them is not due.
+    /// - Parameter users: `nil` before they were looked at. Then a step that ends by the number of users is not due.
     package func timedChange(of key: Identifier, at now: Instant, _ users: WatchedUsers?) -> TimedChange? {
         guard let experiment = experiments[key] else { return nil }
         if let schedule = experiment.details.schedule {
@@ -56,8 +61,15 @@ extension ProjectDefinitions {
         if let bandit = experiment.details.bandit, isEnrolling(experiment), bandit.isDue(at: now) {
             return .weigh(users?.look)
         }
-        guard let ramp = experiment.details.ramp else { return nil }
-        switch (ramp.state.status, isEnrolling(experiment)) {
+        return experiment.details.ramp.flatMap { ramp in
+            change(of: ramp, isEnrolling: isEnrolling(experiment), at: now, users)
+        }
+    }
+
+    private func change(
+        of ramp: Ramp, isEnrolling: Bool, at now: Instant, _ users: WatchedUsers?
+    ) -> TimedChange? {
+        switch (ramp.state.status, isEnrolling) {
         case (.waiting, true): return .begin(step: ramp.state.step)
         case (.active, false): return .wait
         case (.active, true):
@@ -69,7 +81,7 @@ extension ProjectDefinitions {
         }
     }
 
-    /// Whether users are looked at for the ramp of an experiment.
+    /// Whether the ramp of an experiment needs the users to be looked at.
     package func isRamping(_ key: Identifier) -> Bool {
         experiments[key].map { $0.details.ramp?.state.status == .active && isEnrolling($0) } ?? false
     }
@@ -81,12 +93,12 @@ extension ProjectDefinitions {
 
     /// Makes a change that is due.
     ///
+    /// - Parameter evidence: what is known of the users; the ramp keeps it in its state.
     /// - Throws: 422 if the group of the experiment has no room for the traffic.
     package mutating func apply(
         _ change: TimedChange, to key: Identifier, at now: Instant, _ evidence: Ramp.Evidence?
     ) throws(CoreError) {
         guard var experiment = experiments[key] else { return }
-        let (split, traffic) = (experiment.split, experiment.enrolledTraffic)
         let isGrouped = group(of: experiment)?.name != nil
         switch change {
         case .start:
@@ -97,36 +109,22 @@ extension ProjectDefinitions {
             experiment.isClosed = true
         case .begin(let step):
             experiment.details.ramp?.begin(step, at: now, evidence)
-            experiment.allocate(
-                traffic: experiment.details.ramp?.step.traffic ?? traffic, since: split, isGrouped: isGrouped)
-        case .complete: experiment.details.ramp?.end(.completed, at: now, nil, evidence)
-        case .wait: experiment.details.ramp?.end(.waiting, at: now, nil, nil)
-        case .weigh(let look):
-            let look = look ?? Bandit.Look()
-            experiment.details.bandit?.note(look, at: now)
-            guard let shares = experiment.shares(look) else { break }
-            for (index, share) in shares.enumerated() {
-                experiment.variations[index].weight = (share * 100).rounded() / 100
-            }
-            experiment.allocate(traffic: traffic, since: split, dividesAnew: true, isGrouped: isGrouped)
-        case .hold(let reason): experiment.details.ramp?.end(.held, at: now, reason, nil)
+            let traffic = experiment.details.ramp?.step.traffic ?? experiment.enrolledTraffic
+            experiment.allocate(traffic: traffic, since: experiment.split, isGrouped: isGrouped)
+        case .complete: experiment.details.ramp?.leaveStep(as: .completed, at: now, evidence: evidence)
+        case .wait: experiment.details.ramp?.leaveStep(as: .waiting, at: now)
+        case .weigh(let look): experiment.weigh(look ?? Bandit.Look(), at: now, isGrouped: isGrouped)
+        case .hold(let reason): experiment.details.ramp?.leaveStep(as: .held, at: now, because: reason)
         case .alarm(let reason):
             guard let ramp = experiment.details.ramp else { return }
-            let isHeld = ramp.alarmAction == .hold
-            experiment.details.ramp?.end(isHeld ? .held : .stopped, at: now, reason, evidence)
-            if ramp.alarmAction == .pause || ramp.alarmAction == .back && !ramp.keepsUsers {
-                experiment.status = ExperimentStatus.paused.rawValue
-            }
-            if ramp.alarmAction == .back {
-                experiment.allocate(traffic: 0, since: split, isGrouped: isGrouped)
-            }
+            experiment.stop(ramp, because: reason, at: now, evidence, isGrouped: isGrouped)
         }
         try set(experiment)
     }
 
-    /// Ends the ramp of an experiment by hand, or lets it go on where it ended.
+    /// Ends the ramp of an experiment by hand, or resumes it at the step where it ended.
     ///
-    /// - Throws: 409 if it has none, or none that can be ended or resumed.
+    /// - Throws: 409 if the experiment has no ramp, or the status of the ramp does not allow it.
     public mutating func control(rampOf key: Identifier, _ control: RampControl, at now: Instant) throws(CoreError) {
         guard var experiment = experiments[key] else { return }
         guard var ramp = experiment.details.ramp else {
@@ -140,8 +138,8 @@ extension ProjectDefinitions {
                     + ramp.state.status.rawValue)
         }
         switch control {
-        case .stop: ramp.end(.ended, at: now, "stopped by hand", nil)
-        case .resume: ramp.end(.waiting, at: now, nil, nil)
+        case .stop: ramp.leaveStep(as: .ended, at: now, because: "stopped by hand")
+        case .resume: ramp.leaveStep(as: .waiting, at: now)
         }
         experiment.details.ramp = ramp
         experiments.set(experiment)
@@ -149,7 +147,33 @@ extension ProjectDefinitions {
 }
 
 extension ExperimentDefinition {
-    /// Returns the percentage of users that each variation gets after a look of the bandit; `nil` if the weights stay.
+    /// Acts on an alarm as the ramp says.
+    fileprivate mutating func stop(
+        _ ramp: Ramp, because reason: String, at now: Instant, _ evidence: Ramp.Evidence?, isGrouped: Bool
+    ) {
+        let former = split
+        details.ramp?.leaveStep(
+            as: ramp.alarmAction == .hold ? .held : .stopped, at: now, because: reason, evidence: evidence)
+        switch ramp.alarmAction {
+        case .hold: break
+        case .pause: status = ExperimentStatus.paused.rawValue
+        case .back:
+            if !ramp.keepsUsers { status = ExperimentStatus.paused.rawValue }
+            allocate(traffic: 0, since: former, isGrouped: isGrouped)
+        }
+    }
+
+    /// Notes a look of the bandit, and gives the variations the weights that follow from it, rounded to hundredths.
+    fileprivate mutating func weigh(_ look: Bandit.Look, at now: Instant, isGrouped: Bool) {
+        let former = split
+        let traffic = enrolledTraffic
+        details.bandit?.note(look, at: now)
+        guard let shares = self.shares(look) else { return }
+        for (index, share) in shares.enumerated() { variations[index].weight = (share * 100).rounded() / 100 }
+        allocate(traffic: traffic, since: former, dividesAnew: true, isGrouped: isGrouped)
+    }
+
+    /// Returns the percentage of users for each variation after a look of the bandit; `nil` if the weights stay.
     package func shares(_ look: Bandit.Look) -> [Double]? {
         let weights = split.weights
         let sum = weights.values.reduce(0, +)
@@ -164,7 +188,7 @@ extension ExperimentDefinition {
 public enum RampControl: String, Sendable, CaseIterable {
     case stop, resume
 
-    /// Those in which a ramp can be controlled so.
+    /// The statuses in which a ramp can be stopped or resumed.
     fileprivate var statuses: [Ramp.Status] {
         switch self {
         case .stop: [.waiting, .active, .held]

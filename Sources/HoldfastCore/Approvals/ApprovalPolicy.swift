@@ -4,16 +4,21 @@ public import JSON
 public import Storage
 
 /// Whether a change of running experiments needs the approval of a second person.
+///
+/// A change that needs one is not stored. It throws ``HeldChange``, and its request is kept as a ``Proposal``. Once a
+/// second person has approved the proposal, the request is repeated with ``given(_:)``.
 public enum ApprovalPolicy: Sendable {
+    /// Any change may be made.
     case notNeeded
+    /// A change of running experiments must be approved first.
     case needed
     /// The change is an approved proposal. It is made only if it is still exactly what was proposed.
     case given(Approval)
 
     public var approval: Approval? { if case .given(let approval) = self { approval } else { nil } }
 
-    /// Checks that the approved proposal has not been decided yet, and that the definitions it changes have not
-    /// changed.
+    /// Checks that the approved proposal is still pending in the store, and that the definitions that it changes are as
+    /// they were when it was made. Without an approval there is nothing to check.
     ///
     /// - Throws: 409 otherwise.
     public func expectUnchanged(_ project: Project?, _ session: any StoreSession) async throws {
@@ -27,13 +32,17 @@ public enum ApprovalPolicy: Sendable {
     /// Checks a change before it is stored. A change that only stops running experiments needs no approval, because a
     /// single person on call must be able to make it.
     ///
-    /// - Parameter notes: the audit entries that the change would make.
+    /// - Parameters:
+    ///   - project: the project before the change; `nil` for a new one, which has no running experiments.
+    ///   - segments: the segments that the change defines.
+    ///   - notes: the audit entries that the change would make.
     /// - Returns: the notes, marked if the change was exempt.
     /// - Throws: ``HeldChange`` if the change lacks a required approval; 409 if it differs from the approved proposal.
     public func check(
         from project: Project?, to edited: CompiledDefinitions, changing segments: [Segment] = [], _ notes: [AuditNote]
     ) throws -> [AuditNote] {
         if case .notNeeded = self { return notes }
+        // A segment is checked for each project. An approval is for the project of its proposal.
         guard let project, approval.map({ $0.proposal.sdkKey == project.sdkKey }) ?? true else { return notes }
         let experiments = project.runningExperiments(changedBy: edited, segments).map(\.string)
         guard approval != nil || !experiments.isEmpty else { return notes }
@@ -48,20 +57,31 @@ public enum ApprovalPolicy: Sendable {
                     "before": shown?.before ?? note.before, "after": shown?.after ?? note.after,
                 ]
             })
+        try expectApproval(of: changes, to: experiments, of: project)
+        return notes
+    }
+
+    /// Checks that a change is exactly what was approved. If the definitions have changed since the proposal was made,
+    /// the same request may change more.
+    ///
+    /// - Throws: ``HeldChange`` without an approval; 409 if the change differs from the approved one.
+    private func expectApproval(of changes: JSONValue, to experiments: [String], of project: Project) throws {
         let basis = project.basis(of: experiments, changes)
         guard let approval else {
             throw HeldChange(sdkKey: project.sdkKey, basis: basis, experiments: experiments, changes: changes)
         }
-        // If the definitions have changed since the proposal, the request may change more than was approved.
         guard basis == approval.proposal.basis else { throw approval.proposal.outdated }
-        return notes
     }
 
-    /// Checks that requests which name no project may mean another one than the default so far.
+    /// Checks that another project may become the default, which requests mean that name no project.
     ///
-    /// - Parameter changesMore: whether the request also changes how long assignments last.
-    /// - Returns: whether the change is what was approved.
-    /// - Throws: ``HeldChange`` if the former default has running experiments; 409 if the change is not what was approved.
+    /// - Parameters:
+    ///   - sdkKey: the SDK key of the new default.
+    ///   - project: the former default; `nil` if there is none.
+    ///   - changesMore: whether the request also changes how long assignments last.
+    /// - Returns: whether the change was made by an approval; false if it needs none.
+    /// - Throws: ``HeldChange`` if the former default has running experiments; 409 if the change is not what was
+    ///   approved.
     public func checkDefault(_ sdkKey: String, insteadOf project: Project?, changesMore: Bool) throws -> Bool {
         if case .notNeeded = self { return false }
         guard let project else { return false }
@@ -77,17 +97,15 @@ public enum ApprovalPolicy: Sendable {
                 "before": ["default": .string(project.sdkKey)], "after": ["default": .string(sdkKey)],
             ]
         ]
-        let basis = project.basis(of: experiments, changes)
-        guard let approval else {
-            throw HeldChange(sdkKey: project.sdkKey, basis: basis, experiments: experiments, changes: changes)
-        }
-        guard basis == approval.proposal.basis else { throw approval.proposal.outdated }
+        try expectApproval(of: changes, to: experiments, of: project)
         return true
     }
 
-    /// Checks that an experiment may take what users did elsewhere, which counts in its results at once.
+    /// Checks that exposures and events from elsewhere may be imported into an experiment, which changes its results at
+    /// once.
     ///
-    /// - Throws: 409 if changes of the experiment need an approval. A proposal has one request, and an import several.
+    /// - Throws: 409 if changes of the experiment need an approval. An import cannot be approved, because it consists
+    ///   of several requests, and a proposal has one.
     public func checkImport(into experiment: Experiment, of project: Project) throws(CoreError) {
         if case .notNeeded = self { return }
         guard project.countsAsRunning(experiment) else { return }
@@ -99,10 +117,10 @@ public enum ApprovalPolicy: Sendable {
 }
 
 extension AuditNote {
-    /// Whether it is about a datafile as a whole, and does not say what of it changes.
+    /// Whether the note is about the upload of a whole datafile, and does not say what changes in it.
     fileprivate var isOfDatafile: Bool { action == .datafilePut && before.isNull && after.isNull }
 
-    /// The note of a change that would have needed an approval if it did more than to stop.
+    /// The note, marked as that of a change which needed no approval because it only stops running experiments.
     fileprivate var exempt: AuditNote {
         guard var object = after.object else { return self }
         var note = self
@@ -150,79 +168,5 @@ extension Proposal {
             .conflict,
             "what the proposal '\(id)' changes must be as it was when the proposal was made; it has changed since: propose "
                 + "the change again")
-    }
-}
-
-extension Project {
-    /// Returns a value that identifies the current state of all definitions on which a change and its preview are
-    /// based: the definitions that it changes, and for running experiments among them also their flags, groups and
-    /// metrics, and the segments and holdouts that determine their users.
-    ///
-    /// - Parameter changes: see ``Proposal/changes``.
-    func basis(of experiments: [String], _ changes: JSONValue) -> String {
-        let definitions = definitions
-        var keys = Set(experiments.map { Identifier($0) })
-        var segments: Set<Identifier> = []
-        var parts: [JSONValue] = experiments.sorted().map { .string($0) }
-        for change in (changes.array ?? []).compactMap(\.object) {
-            let (action, target) = (change["action"]?.string ?? "", change.identifier("target") ?? "")
-            parts += [.string(action), JSONValue(target)]
-            switch action.prefix(while: { $0 != "." }) {
-            case "experiment": keys.insert(target)
-            case "flag":
-                parts += [description(of: datafile.flag(key: target)), versionOfFlag(target)]
-                if let flag = definitions.flags[target] { keys.formUnion(definitions.experiments(of: flag).map(\.key)) }
-            case "metric": parts.append(definitions.metrics[target].map { .object($0.json) } ?? .null)
-            case "segment": segments.insert(target)
-            // The whole datafile is identified by its version. Holdouts are added below.
-            case "datafile": parts.append(.integer(version))
-            default: break
-            }
-        }
-        for key in keys.sorted() {
-            guard let experiment = datafile.experiment(key: key) else { continue }
-            parts.append(description(of: experiment))
-            for range in datafile.groupRanges(of: experiment.id) {
-                parts += [.integer(Int64(range.lowerBound)), .integer(Int64(range.upperBound))]
-            }
-            parts += definitions.flags(ofExperiment: experiment.id).map { description(of: datafile.flag(key: $0.key)) }
-            parts += definitions.owners(of: experiment.id).map { versionOfFlag($0.key) }
-            for metric in definitions.experiments[key]?.details.metrics.all ?? [] {
-                parts.append(definitions.metrics[metric].map { .object($0.json) } ?? .null)
-            }
-        }
-        keys.formUnion(datafile.holdouts.map(\.key))
-        segments.formUnion(
-            datafile.mentions.segments.filter { !keys.isDisjoint(with: datafile.keys(usingSegment: $0)) })
-        if let lifetime = datafile.assignmentLifetime { parts.append(.string(lifetime.text)) }
-        parts += definitions.holdoutLists.map { $0 ?? .null }
-        parts += segments.sorted().map { schema.segments[$0]?.conditions ?? .null }
-        return String(Self.hash(JSONValue.array(parts).encoded()), radix: 16)
-    }
-
-    /// Returns what increases with each edit of the flag or of its experiments, so that one that was changed and changed back is
-    /// another.
-    private func versionOfFlag(_ key: Identifier) -> JSONValue {
-        definitions.flags[key]?.version.map { .integer($0) } ?? .null
-    }
-
-    /// Returns the element as `GET` shows it, without the members that change with every edit of the project; null if
-    /// there is none.
-    private func description(of element: (some DefinedElement)?) -> JSONValue {
-        guard var object = element?.description(in: self).object else { return .null }
-        (object["revision"], object["version"]) = (nil, nil)
-        return .object(object)
-    }
-}
-
-extension Datafile {
-    /// The bucket values of a group that belong to an experiment.
-    func groupRanges(of id: Identifier) -> [Range<Int>] {
-        guard let allocation = experiment(id: id)?.exclusionGroup?.trafficAllocation else { return [] }
-        var start = 0
-        return allocation.ranges.compactMap { range in
-            defer { start = max(start, range.end) }
-            return range.entityID == id && range.end > start ? start..<range.end : nil
-        }
     }
 }

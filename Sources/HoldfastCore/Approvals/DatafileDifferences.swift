@@ -2,70 +2,91 @@ import Bucketing
 import Definitions
 import JSON
 
-/// What differs between two datafiles, for people who decide whether one takes the place of the other: of each element that
-/// differs the members that do, by the name of its list and its key.
+/// The differences between two datafiles, for people who decide whether one may replace the other.
+///
+/// Both sides have the elements that differ, by the name of their list and by their key, with the members that differ:
+/// `{"experiments":{"checkout":{"status":"Running"}}}`.
 struct DatafileDifferences {
-    private(set) var before: JSONValue
-    private(set) var after: JSONValue
+    let before: JSONValue
+    let after: JSONValue
 
-    /// The elements that are shown at most, and the bytes of each member. Others are counted.
-    private static let (mostElements, longestMember) = (100, 1_024)
+    /// The maximum number of elements of a list that are shown. The others are counted.
+    private static let elementLimit = 100
+    /// The maximum size of a value that is shown, in bytes. Of a larger one the size is shown.
+    private static let valueLimit = 1_024
+
+    /// The members of an object, of which each has a value before and one after the change.
+    private struct Sides {
+        var before: [JSONObject.Member] = []
+        var after: [JSONObject.Member] = []
+
+        mutating func append(_ key: String, _ before: JSONValue, _ after: JSONValue) {
+            self.before.append(JSONObject.Member(key: key, value: before))
+            self.after.append(JSONObject.Member(key: key, value: after))
+        }
+    }
 
     init(from project: Project, to edited: ProjectDefinitions) {
-        let (former, edited) = (Self.elements(of: project.definitions.root), Self.elements(of: edited.root))
-        var sides = (before: [JSONObject.Member](), after: [JSONObject.Member]())
-        for (list, now) in edited.sorted(by: { $0.key < $1.key }) {
-            let was = former[list] ?? [:]
-            var changed = (before: [JSONObject.Member](), after: [JSONObject.Member]())
-            let keys = Set(was.keys).union(now.keys).filter { was[$0] != now[$0] }.sorted()
-            for key in keys.prefix(Self.mostElements) {
-                let members = Self.members(was[key], now[key])
-                changed.before.append(JSONObject.Member(key: key.string, value: members.before))
-                changed.after.append(JSONObject.Member(key: key.string, value: members.after))
-            }
-            guard !keys.isEmpty else { continue }
-            if keys.count > Self.mostElements {
-                let rest = JSONObject.Member(key: "…", value: .integer(Int64(keys.count - Self.mostElements)))
-                changed.before.append(rest)
-                changed.after.append(rest)
-            }
-            sides.before.append(JSONObject.Member(key: list, value: .object(JSONObject(changed.before))))
-            sides.after.append(JSONObject.Member(key: list, value: .object(JSONObject(changed.after))))
+        let former = Self.elements(of: project.definitions.root)
+        let edited = Self.elements(of: edited.root)
+        var sides = Sides()
+        for (list, elements) in edited.sorted(by: { $0.key < $1.key }) {
+            guard let changed = Self.changes(from: former[list] ?? [:], to: elements) else { continue }
+            sides.append(list, .object(JSONObject(changed.before)), .object(JSONObject(changed.after)))
         }
         before = .object(JSONObject(sides.before))
         after = .object(JSONObject(sides.after))
     }
 
-    private static func members(_ was: JSONObject?, _ now: JSONObject?) -> (before: JSONValue, after: JSONValue) {
-        func side(_ object: JSONObject?, _ other: JSONObject?) -> JSONValue {
-            guard let object else { return .null }
-            let differing = object.filter { other?[$0.key] != $0.value }
-            return .object(
-                JSONObject(differing.map { JSONObject.Member(key: $0.key, value: shortened($0.value)) }))
+    /// Returns the elements of a list that differ; `nil` if none does.
+    private static func changes(
+        from former: [Identifier: JSONObject], to edited: [Identifier: JSONObject]
+    ) -> Sides? {
+        let keys = Set(former.keys).union(edited.keys).filter { former[$0] != edited[$0] }.sorted()
+        guard !keys.isEmpty else { return nil }
+        var sides = Sides()
+        for key in keys.prefix(elementLimit) {
+            sides.append(
+                key.string, differingMembers(of: former[key], from: edited[key]),
+                differingMembers(of: edited[key], from: former[key]))
         }
-        return (side(was, now), side(now, was))
+        if keys.count > elementLimit {
+            let rest = JSONValue.integer(Int64(keys.count - elementLimit))
+            sides.append("…", rest, rest)
+        }
+        return sides
+    }
+
+    /// Returns the members of an element that differ from those of another one; null if there is no element.
+    private static func differingMembers(of element: JSONObject?, from other: JSONObject?) -> JSONValue {
+        guard let element else { return .null }
+        let differing = element.filter { other?[$0.key] != $0.value }
+        return .object(
+            JSONObject(differing.map { JSONObject.Member(key: $0.key, value: shortened($0.value)) }))
     }
 
     private static func shortened(_ value: JSONValue) -> JSONValue {
         let size = value.encoded().count
-        return size <= longestMember ? value : .string("(\(size) bytes)")
+        return size <= valueLimit ? value : .string("(\(size) bytes)")
     }
 
+    /// The members of a datafile that are lists of elements.
     private static let lists = [
         "experiments", "groups", "featureFlags", "rollouts", "audiences", "typedAudiences", "events", "attributes",
         "holdouts", "localHoldouts",
     ]
 
-    /// Returns the elements of a datafile by list and key. Everything else is one element of the list `datafile`.
+    /// Returns the elements of a datafile by list and key. The experiments of groups are in the list `experiments`,
+    /// too. All other members of the datafile are one element of the list `datafile`.
     private static func elements(of root: JSONObject) -> [String: [Identifier: JSONObject]] {
         var elements: [String: [Identifier: JSONObject]] = [:]
         var rest = root
         rest["revision"] = nil
         for list in lists {
             rest[list] = nil
-            var known: [Identifier: JSONObject] = [:]
-            func add(_ object: JSONObject, to known: inout [Identifier: JSONObject]) {
-                known[object.identifier("key") ?? object.identifier("id") ?? ""] = object
+            var own: [Identifier: JSONObject] = [:]
+            func add(_ object: JSONObject, to elements: inout [Identifier: JSONObject]) {
+                elements[object.identifier("key") ?? object.identifier("id") ?? ""] = object
             }
             for var object in root.objects(list) {
                 if list == "groups" {
@@ -74,9 +95,9 @@ struct DatafileDifferences {
                     }
                     object["experiments"] = nil
                 }
-                add(object, to: &known)
+                add(object, to: &own)
             }
-            elements[list, default: [:]].merge(known) { $1 }
+            elements[list, default: [:]].merge(own) { $1 }
         }
         elements["datafile"] = ["datafile": rest]
         return elements

@@ -4,8 +4,8 @@ import JSON
 import Storage
 
 extension Project {
-    /// Whether users depend on an experiment. One that was paused, or whose flag was turned off, counts as running, because
-    /// its users come back.
+    /// Whether an experiment has users who depend on it. An experiment that has run and is paused, or whose flag is
+    /// off, counts as running, because its users come back.
     func countsAsRunning(_ experiment: Experiment) -> Bool {
         guard !experiment.annotations.isDraft, !datafile.isDeliveryRule(experiment.id) else { return false }
         return experiment.isRunning
@@ -13,10 +13,11 @@ extension Project {
                 && definitions.experiments[experiment.key]?.hasNeverRun == false
     }
 
-    /// Returns the keys of the running experiments that a change of definitions changes: themselves, whom they take, what
-    /// these get, or what is measured. A concluded one counts, too, until it is archived: everybody gets its winner.
+    /// Returns the keys of the running experiments that a change of definitions affects: which users they enroll, what
+    /// these get, or what is measured. A concluded experiment counts until it is archived, because everybody gets its
+    /// winner.
     ///
-    /// - Parameter segments: those to define.
+    /// - Parameter segments: the segments that the change defines.
     func runningExperiments(changedBy compiled: CompiledDefinitions, _ segments: [Segment]) -> [Identifier] {
         let running = datafile.experiments.filter { $0.isConcluded || countsAsRunning($0) }
         guard !running.isEmpty else { return [] }
@@ -25,12 +26,14 @@ extension Project {
     }
 }
 
-/// Compares what decisions depend on before and after a change of definitions: elements of the datafile as a whole, and all
-/// that they refer to, so that no member can be forgotten.
+/// Compares everything on which the decisions of an experiment depend, before and after a change of definitions.
+///
+/// It compares whole elements of the datafile and all elements that they refer to, and not single members, so that no
+/// member can be forgotten.
 private struct DecisionComparison {
     private let before: CompiledDefinitions
     private let after: CompiledDefinitions
-    /// Whether something changes on which every running experiment depends.
+    /// Whether something changes on which every running experiment depends: holdouts, or the lifetime of assignments.
     private let changesAll: Bool
     /// The keys of the experiments, deliveries and holdouts whose audience names a segment that changes.
     private let inSegments: Set<Identifier>
@@ -38,13 +41,14 @@ private struct DecisionComparison {
     private let rollouts: (before: [Identifier: [JSONValue]], after: [Identifier: [JSONValue]])
 
     init(from project: Project, to compiled: CompiledDefinitions, _ segments: [Segment]) {
-        (before, after) = (project.compiled, compiled)
+        before = project.compiled
+        after = compiled
         func byID(_ rollouts: [JSONValue]) -> [Identifier: [JSONValue]] {
             Dictionary(grouping: rollouts) { $0.object?.identifier("id") ?? "" }
         }
         rollouts = (byID(before.definitions.rollouts), byID(after.definitions.rollouts))
         let datafile = project.datafile
-        // An audience that names an undefined segment takes nobody; defined, it takes users.
+        // A new segment counts as changed: an audience that names an undefined segment admits nobody.
         let changing = segments.filter { project.schema.segments[$0.name]?.conditions != $0.conditions }
         let inSegments = Set(changing.flatMap { datafile.keys(usingSegment: $0.name) })
         self.inSegments = inSegments
@@ -56,17 +60,20 @@ private struct DecisionComparison {
             || datafile.assignmentLifetime != compiled.datafile.assignmentLifetime
     }
 
+    /// Whether the change affects an experiment.
     func differs(_ experiment: Experiment) -> Bool {
-        let (former, edited) = (before.definitions, after.definitions)
+        let former = before.definitions
+        let edited = after.definitions
         let id = experiment.id
-        let (was, now) = (former.experiment(id: id), edited.experiment(id: id))
+        let was = former.experiment(id: id)
+        let now = edited.experiment(id: id)
         if inSegments.contains(experiment.key) || was?.source != now?.source || was?.conclusion != now?.conclusion
             || before.datafile.audience(of: experiment)
                 != after.datafile.experiment(id: id).map(after.datafile.audience(of:))
         {
             return true
         }
-        // Its flag may change, as that of an archived one.
+        // Nobody is enrolled in a concluded experiment any more, so its flag and its metrics may change.
         if experiment.isConcluded { return false }
         let owners = former.owners(of: id)
         return changesAll || was?.details != now?.details
@@ -81,7 +88,7 @@ private struct DecisionComparison {
             || !before.datafile.delivers(experiment, like: after.datafile)
     }
 
-    /// What the users of a flag get whom no experiment takes: the rules as the datafile has them, and their audiences.
+    /// Returns what users of a flag get who are in none of its experiments: the delivery rules with their audiences.
     private func deliveries(
         of flag: FlagDefinition, in datafile: Datafile, _ rollouts: [Identifier: [JSONValue]]
     ) -> [JSONValue] {
@@ -89,6 +96,7 @@ private struct DecisionComparison {
         return (rollouts[rollout.id] ?? []) + rollout.rules.map { datafile.resolved($0.audienceConditions) }
     }
 
+    /// Returns the keys of a flag's delivery rules.
     private func deliveryKeys(of flag: FlagDefinition) -> [Identifier] {
         before.datafile.flag(key: flag.key)?.rollout?.rules.map(\.key) ?? []
     }

@@ -3,10 +3,11 @@ import Definitions
 import JSON
 
 extension ProjectDefinitions {
-    /// Whether these definitions differ from former ones in nothing else than what was stopped: experiments paused,
-    /// enrollment closed, ramps ended, flags turned off.
+    /// Whether these definitions differ from former ones only in what was stopped: experiments paused, enrollment
+    /// closed, ramps ended, flags turned off.
     ///
-    /// The datafile must be exactly what comes of stopping just these, so that no member of it can be forgotten.
+    /// Makes just these changes to the former definitions, generates their datafile, and compares it with that of these
+    /// definitions. So no member can be forgotten.
     func onlyStops(_ former: ProjectDefinitions) -> Bool {
         var stopped = former
         for experiment in experiments {
@@ -25,7 +26,7 @@ extension ProjectDefinitions {
         return stopped.withoutVersions == withoutVersions
     }
 
-    /// The datafile without the revisions of flags' last changes, which an uploaded one need not count.
+    /// The datafile without the versions of flags, because an uploaded datafile need not increase them.
     private var withoutVersions: JSONObject {
         var root = root
         root["featureFlags"] = (root["featureFlags"]?.array).map { flags in
@@ -42,7 +43,8 @@ extension ProjectDefinitions {
 }
 
 extension ExperimentDefinition {
-    /// Returns the experiment as it would be if nothing else had been done to it than to stop it as another one is.
+    /// Returns the experiment with only those changes of another state of it that stop it: the status paused, closed
+    /// enrollment, an ended ramp.
     fileprivate func stopped(as other: ExperimentDefinition) -> ExperimentDefinition {
         var stopped = self
         let running = ExperimentStatus.running.rawValue
@@ -50,10 +52,10 @@ extension ExperimentDefinition {
             stopped.status = other.status
         }
         stopped.isClosed = isClosed || other.isClosed
-        if let ended = other.details.ramp?.state, ended.status == .ended, let ramp = details.ramp,
+        if let state = other.details.ramp?.state, state.status == .ended, let ramp = details.ramp,
             ramp.isPending || ramp.state.status == .held
         {
-            stopped.details.ramp?.state = ended
+            stopped.details.ramp?.state = state
         }
         return stopped
     }

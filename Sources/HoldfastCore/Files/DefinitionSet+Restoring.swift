@@ -4,27 +4,28 @@ import JSON
 import Storage
 
 extension DefinitionSet {
-    /// Returns the set that puts a definition back as it was.
+    /// Creates the set that restores an element to a former state.
     ///
-    /// What has a life of its own stays as it is: ids, the status, whether enrollment is open, the conclusion, the schedule
-    /// and the ramp, and whether a flag is on. A definition that is gone is made again as it was.
+    /// What changes during the operation of an experiment stays as it is now: ids, the status, whether enrollment is
+    /// open, the conclusion, the schedule and the ramp, and whether a flag is on. An element that has been deleted is
+    /// created again as it was.
     ///
     /// - Parameters:
-    ///   - state: the definition as it was.
-    ///   - definitions: the present ones.
+    ///   - state: the former state.
+    ///   - definitions: the current definitions.
     init(
         restoring state: DefinitionState, of kind: Kind, _ key: Identifier, in definitions: ProjectDefinitions
     ) {
         self.init()
         var object = state.object
         object[kind.keyMember] = JSONValue(key)
-        let present = definitions.state(of: kind, key)?.object
+        let current = definitions.state(of: kind, key)?.object
         switch kind {
-        case .experiments: definitions.restore(&object, key, present)
+        case .experiments: definitions.restore(&object, key, current)
         case .flags:
-            if let present { object.keep(["enabled"], of: present) }
+            if let current { object.replace(["enabled"], byThoseOf: current) }
             definitions.restoreRules(of: &object)
-        case .holdouts: if let present { object.keep(["status"], of: present) }
+        case .holdouts: if let current { object.replace(["status"], byThoseOf: current) }
         case .attributes, .segments, .metrics, .groups, .webhooks: break
         }
         self[kind] = [Element(key: key, object: object, place: JSONPointer().appending(kind.rawValue).appending(0))]
@@ -32,12 +33,13 @@ extension DefinitionSet {
 }
 
 extension ProjectDefinitions {
-    fileprivate func restore(_ object: inout JSONObject, _ key: Identifier, _ present: JSONObject?) {
-        guard let experiment = experiments[key], let present else { return }
-        object.keep(["id", "enrollment", "schedule", "ramp", "conclusion"], of: present)
+    /// Adapts the former state of an experiment to the current one.
+    fileprivate func restore(_ object: inout JSONObject, _ key: Identifier, _ current: JSONObject?) {
+        guard let experiment = experiments[key], let current else { return }
+        object.replace(["id", "enrollment", "schedule", "ramp", "conclusion"], byThoseOf: current)
         object[DefinitionSet.allocation] = nil
         object["status"] = experiment.keptStatus
-        // A variation with a key has the id that it ever had.
+        // The id of a variation never changes, so it need not be given again.
         let known = Set(experiment.variations.map(\.key) + experiment.retiredVariations.map(\.key))
         guard let variations = object["variations"]?.array else { return }
         object["variations"] = .array(
@@ -49,6 +51,7 @@ extension ProjectDefinitions {
             })
     }
 
+    /// Adapts the experiments in the former rules of a flag to the current ones.
     fileprivate func restoreRules(of flag: inout JSONObject) {
         guard let rules = flag["rules"]?.array else { return }
         flag["rules"] = .array(
@@ -65,16 +68,16 @@ extension ProjectDefinitions {
 }
 
 extension ExperimentDefinition {
-    /// What a set says of the status so that it stays as it is; `nil` for nothing. An archived experiment that a set names
-    /// without a status would be brought back.
+    /// The status to give in a set so that it stays as it is; `nil` to give none. Without a status, a set restores an
+    /// archived experiment.
     fileprivate var keptStatus: JSONValue? {
         isArchived ? .string(ExperimentStatus.name(of: status)) : nil
     }
 }
 
 extension JSONObject {
-    /// Takes members of another object in the place of its own.
-    fileprivate mutating func keep(_ names: [String], of other: JSONObject) {
+    /// Sets members to the values that another object has, or removes them if it has none.
+    fileprivate mutating func replace(_ names: [String], byThoseOf other: JSONObject) {
         for name in names { self[name] = other[name] }
     }
 }

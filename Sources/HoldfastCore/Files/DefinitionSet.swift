@@ -1,17 +1,20 @@
 public import Bucketing
 public import Definitions
 public import JSON
-import Storage
 
-/// Definitions in the form of files: what `GET /v1/definitions` shows, and what `PUT` takes.
+/// Definitions in the form of files: the document that `GET /v1/definitions` shows, and that `PUT` takes.
 ///
-/// An element has the members that its own `PUT` takes, and its key. What only a server knows, such as revisions and the
-/// state of a ramp, is left out, so that the definitions of two servers can be compared.
+/// It has a list for each kind of element. An element has its key, and the members that its own `PUT` takes. What only
+/// a server knows, such as revisions and the state of a ramp, is left out, so that the definitions of two servers can
+/// be compared.
+///
+/// ``DefinitionSetEdit`` applies a set to a project; ``DefinitionDifference`` is what differs between two sets.
 public struct DefinitionSet: Sendable, Equatable {
-    /// In the order in which they are applied: what is named comes before what names it.
+    /// The kinds of elements, in the order of a document: an element comes before those that name it.
     public enum Kind: String, Sendable, CaseIterable {
         case attributes, segments, metrics, groups, experiments, flags, holdouts, webhooks
 
+        /// The singular, such as `experiment`.
         public var noun: String { String(rawValue.dropLast()) }
 
         /// The member that identifies an element.
@@ -26,29 +29,33 @@ public struct DefinitionSet: Sendable, Equatable {
     public struct Element: Sendable, Equatable {
         public var key: Identifier
         public var object: JSONObject
-        /// Where it is in the input.
+        /// The location of the element in the input. Two elements may be equal in different places.
         public var place: JSONPointer = []
 
         public static func == (left: Self, right: Self) -> Bool { left.key == right.key && left.object == right.object }
     }
 
     private var lists: [Kind: [Element]] = [:]
-    /// What is said of the project itself; `nil` if nothing is, and then it stays as it is.
+    /// The settings of the project itself; `nil` to leave them as they are.
     public var project: JSONObject?
-    /// The member that has it.
+    /// Whether the document has a list of webhooks, even an empty one. A caller who may not see webhooks gets no list.
+    public var saysWebhooks = false
+
+    /// The member of a document with the settings of the project.
     public static let projectMember = "project"
     /// The members of a document.
     public static let members = [projectMember] + Kind.allCases.map(\.rawValue)
+    /// The member of an experiment or a group that maps bucket values to variations or experiments. It is present only
+    /// if it does not follow from the other members, because it depends on earlier allocations.
+    static let allocation = "traffic_allocation"
     private static let longestList = 100_000
-    /// Whether it has a list of webhooks, perhaps an empty one: who may not see them has none.
-    public var saysWebhooks = false
 
     public init() {}
 
-    /// Reads lists of elements by the names of their kinds, and what is said of the project.
+    /// Reads a document. The other members of the elements are checked when the set is applied.
     ///
-    /// - Throws: 400 if the value is not an object; 422 with every list that is none, and every element without a key of its
-    ///   own. What else the elements have is checked when they are applied.
+    /// - Throws: 400 if the value is not an object; 422 with every list that is not an array, and every element without
+    ///   a key of its own.
     public init(_ value: JSONValue) throws(CoreError) {
         let object = try value.object("definitions", knowing: Self.members)
         var faults = FaultCollector()
@@ -89,6 +96,7 @@ public struct DefinitionSet: Sendable, Equatable {
         Dictionary(self[kind].map { ($0.key, $0.object) }, uniquingKeysWith: { $1 })
     }
 
+    /// The document.
     public var json: JSONValue {
         var object = JSONObject()
         object[Self.projectMember] = project.map { .object($0) }
@@ -96,113 +104,5 @@ public struct DefinitionSet: Sendable, Equatable {
             object[kind.rawValue] = .array(self[kind].map { .object($0.object) })
         }
         return .object(object)
-    }
-}
-
-/// What differs between two states of an element, or of what is said of the project.
-public struct DefinitionDifference: Sendable {
-    /// `nil` for the project.
-    public let kind: DefinitionSet.Kind?
-    public let key: Identifier
-    /// `nil` if it is new.
-    public let before: JSONObject?
-    /// `nil` if it is removed.
-    public let after: JSONObject?
-
-    var noun: String { kind?.noun ?? DefinitionSet.projectMember }
-
-    /// The members that differ; `nil` stands for absent.
-    private var members: [(name: String, before: JSONValue?, after: JSONValue?)] {
-        func shown(_ object: JSONObject?) -> JSONObject {
-            var object = object ?? JSONObject()
-            if kind == .webhooks { object.hideURL() }
-            return object
-        }
-        let (before, after) = (shown(before), shown(after))
-        let names = after.map(\.key) + before.map(\.key).filter { after[$0] == nil }
-        return names.filter { $0 != DefinitionSet.allocation && !DefinitionSet.areSame(before[$0], after[$0]) }.map {
-            ($0, before[$0], after[$0])
-        }
-    }
-
-    /// Whether members differ.
-    var isDifference: Bool { !members.isEmpty }
-
-    /// The members that differ, with both values; none of what is new or removed.
-    public var changedMembers: JSONValue {
-        guard before != nil, after != nil else { return [] }
-        return .array(
-            members.map { ["member": .string($0.name), "before": $0.before ?? .null, "after": $0.after ?? .null] })
-    }
-
-    public var json: JSONValue {
-        [
-            "kind": .string(noun), "key": JSONValue(key),
-            "action": before == nil ? "create" : after == nil ? "remove" : "change", "members": changedMembers,
-        ]
-    }
-}
-
-extension JSONObject {
-    /// Leaves of a webhook's URL, which may be a secret, only where it leads, and what tells it from another one.
-    fileprivate mutating func hideURL() {
-        guard let url = self["url"]?.string else { return }
-        let origin = Webhook.Definition.origin(of: url)
-        guard url != origin else { return }
-        let hash = DerivedID.of(url).suffix(6)
-        self["url"] = .string("\(origin)/…\(hash)")
-    }
-}
-
-extension DefinitionSet {
-    /// Returns a document of definitions without the URLs of webhooks, for readers who may not see them.
-    public static func hidingURLs(_ document: JSONValue) -> JSONValue {
-        guard var object = document.object, let webhooks = object[Kind.webhooks.rawValue]?.array else {
-            return document
-        }
-        object[Kind.webhooks.rawValue] = .array(
-            webhooks.map {
-                guard var webhook = $0.object else { return $0 }
-                webhook.hideURL()
-                return .object(webhook)
-            })
-        return .object(object)
-    }
-
-    /// Where an element has which bucket values go where. It follows from the rest, and from the history.
-    static let allocation = "traffic_allocation"
-
-    /// Returns the elements that differ from those of another set. Groups follow from their experiments.
-    func differences(from former: DefinitionSet) -> [DefinitionDifference] {
-        Kind.allCases.filter { $0 != .groups }.flatMap { kind in
-            var (before, after) = (former.objects(kind), objects(kind))
-            if kind == .experiments {
-                // One that was renamed has its id.
-                let ids = Dictionary(
-                    former[kind].filter { after[$0.key] == nil }.map { ($0.object.identifier("id"), $0) },
-                    uniquingKeysWith: { $1 })
-                for element in self[kind] where before[element.key] == nil {
-                    guard let id = element.object.identifier("id"), let renamed = ids[id] else { continue }
-                    before[element.key] = renamed.object
-                    (before[renamed.key], after[renamed.key]) = (nil, nil)
-                }
-            }
-            let keys = self[kind].map(\.key) + former[kind].map(\.key).filter { after[$0] == nil }
-            return keys.filter { Self.differ(before[$0], after[$0]) }.map {
-                DefinitionDifference(kind: kind, key: $0, before: before[$0], after: after[$0])
-            }
-        }
-    }
-
-    private static func differ(_ before: JSONObject?, _ after: JSONObject?) -> Bool {
-        guard before != after else { return false }
-        guard var before, var after else { return true }
-        (before[allocation], after[allocation]) = (nil, nil)
-        return !DefinitionChanges.areSame(.object(before), .object(after))
-    }
-
-    fileprivate static func areSame(_ left: JSONValue?, _ right: JSONValue?) -> Bool {
-        guard let left, let right else { return (left == nil) == (right == nil) }
-        return DefinitionChanges.areSame(left, right)
     }
 }

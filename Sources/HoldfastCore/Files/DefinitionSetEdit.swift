@@ -6,8 +6,11 @@ public import Storage
 
 /// Applies a set of definitions to a project, as a whole or not at all.
 ///
-/// A set is declarative: a member that an element lacks has its default, such as no audience. Only what may also change by
-/// itself keeps its value: ids, `status`, `traffic`, `enrollment`, `variations`, and `enabled` of a flag.
+/// A set is declarative: a member that an element lacks gets its default, such as no audience. Only members that may
+/// also change during the operation of an experiment keep their values: ids, `status`, `traffic`, `enrollment`,
+/// `variations`, and `enabled` of a flag.
+///
+/// The work is done by a ``DefinitionSetRun``, which collects every error before the edit fails.
 public struct DefinitionSetEdit: Sendable {
     private let set: DefinitionSet
     private let prunes: Bool
@@ -16,26 +19,27 @@ public struct DefinitionSetEdit: Sendable {
     private let time: Instant
     private let webhooks: WebhookView?
 
+    /// What an edit has done, or would do.
     public struct Outcome: Sendable {
-        /// What the project has afterwards.
+        /// The definitions of the project after the edit.
         public let definitions: DefinitionSet
         public let differences: [DefinitionDifference]
-        /// The attributes, segments and webhooks to define.
+        /// The attributes, segments and webhooks to store.
         public let schema: SchemaChange
-        /// The conditions that nobody meets.
+        /// The warnings about the definitions, such as conditions that nobody meets.
         public let warnings: [DefinitionWarning]
-        /// The experiments that the set names and that do not run.
+        /// The experiments that the set names, and that stay paused or concluded because no status is given.
         public let notRunning: [JSONFault]
     }
 
     /// - Parameters:
-    ///   - prunes: whether what the set lacks is removed: experiments are archived; flags, holdouts, and metrics that nothing
-    ///     measures are deleted, and the project's webhooks, if the set has a list of webhooks. Attributes, segments and the
-    ///     webhooks of all projects stay, because all projects share them.
-    ///   - removalLimit: how many elements are removed at most; `nil` for any number, but not for all.
-    ///   - author: who concludes the experiments that are concluded.
-    ///   - time: when that is.
-    ///   - webhooks: `nil` if the caller may not see them: then what the set has of them is not looked at.
+    ///   - prunes: whether to remove elements that the set lacks. Experiments are archived. Flags, holdouts, and
+    ///     metrics that nothing measures are deleted; so are the project's webhooks, if the set has a list of webhooks.
+    ///     Attributes, segments and the webhooks of all projects stay, because all projects share them.
+    ///   - removalLimit: the maximum number of elements to remove; `nil` for any number, unless the set is empty.
+    ///   - author: the author of conclusions that the set makes.
+    ///   - time: the time of the edit.
+    ///   - webhooks: `nil` if the caller may not see them. Then the webhooks of the set are ignored.
     public init(
         _ set: DefinitionSet, prunes: Bool, removalLimit: Int? = nil, by author: Author, at time: Instant,
         webhooks: WebhookView?
@@ -48,9 +52,9 @@ public struct DefinitionSetEdit: Sendable {
         self.webhooks = webhooks
     }
 
-    /// An edit that puts a definition back as it was; see ``DefinitionState``.
+    /// Creates the edit that restores an element to a former state.
     ///
-    /// - Parameter definitions: the present ones, to which the edit is applied.
+    /// - Parameter definitions: the current definitions, to which the edit will be applied.
     public init(
         restoring state: DefinitionState, of kind: DefinitionSet.Kind, _ key: Identifier,
         in definitions: ProjectDefinitions, by author: Author, at time: Instant
@@ -59,11 +63,13 @@ public struct DefinitionSetEdit: Sendable {
         self.init(set, prunes: false, by: author, at: time, webhooks: nil)
     }
 
-    /// - Throws: 422 with everything that is wrong; 409 if everything that is wrong conflicts with what is stored.
+    /// Applies the set.
+    ///
+    /// - Throws: 422 with everything that is wrong; 409 if all of it conflicts with stored definitions.
     public func apply(
         to definitions: inout ProjectDefinitions, of project: Project?, _ schema: AttributeSchema
     ) throws(CoreError) -> Outcome {
-        var run = DefinitionSetRun(definitions, of: project, schema, webhooks, conclusion: (author, time))
+        var run = DefinitionSetRun(definitions, of: project, schema, webhooks, by: author, at: time)
         run.apply(set)
         if prunes { run.removeAll(except: set, atMost: removalLimit) }
         run.divideGroups(set)
@@ -85,7 +91,8 @@ public struct DefinitionSetEdit: Sendable {
             warnings: run.warnings, notRunning: run.notRunning)
     }
 
-    /// Applies a set to an empty project, so that everything that it names must be in it.
+    /// Checks a set without a server, by applying it to an empty project. So everything that the set refers to must be
+    /// in it.
     ///
     /// - Throws: 422 with everything that is wrong.
     public static func check(_ set: DefinitionSet) throws(CoreError) -> Outcome {
@@ -103,7 +110,7 @@ extension DefinitionDifference {
     /// The entry in the audit log; `nil` for attributes, segments and webhooks, which the store records.
     public var note: AuditNote? {
         func note(_ put: AuditAction, _ delete: AuditAction) -> AuditNote {
-            let detail = { (object: JSONObject?) -> JSONValue in
+            func detail(_ object: JSONObject?) -> JSONValue {
                 object.map { JSONValue.object(JSONObject(.init(key: noun, value: .object($0)))) } ?? .null
             }
             return AuditNote(after == nil ? delete : put, of: key.string, before: detail(before), after: detail(after))
@@ -118,7 +125,8 @@ extension DefinitionDifference {
         case .holdouts: return note(.holdoutPut, .holdoutDelete)
         case .flags: return note(.flagPut, .flagDelete)
         case .experiments:
-            switch after?["status"] == before?["status"] ? nil : after?["status"]?.string {
+            let newStatus = after?["status"] == before?["status"] ? nil : after?["status"]?.string
+            switch newStatus {
             case "archived": return note(.experimentArchive, .experimentArchive)
             case "concluded": return note(.experimentConclude, .experimentArchive)
             default: return note(.experimentPut, .experimentArchive)

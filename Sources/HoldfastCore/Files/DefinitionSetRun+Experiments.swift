@@ -3,8 +3,13 @@ import Definitions
 import JSON
 import Storage
 
-/// Experiments, their groups, and what a set lacks.
+/// Experiments and their groups.
+///
+/// The experiments of rules are defined by their flags. An element of the list `experiments` may add to one what the
+/// flag does not have, such as a name or metrics.
 extension DefinitionSetRun {
+    /// Whether an element is about the experiment of a rule. If there is no experiment yet, the element has no
+    /// variations.
     func isRule(_ element: DefinitionSet.Element) -> Bool {
         guard let known = definitions.experiments[element.key] else { return element.object["variations"] == nil }
         return definitions.flags(ofExperiment: known.id).contains { $0.rules != nil }
@@ -17,37 +22,23 @@ extension DefinitionSetRun {
     private mutating func define(experiment element: DefinitionSet.Element, isRule: Bool) throws(CoreError) {
         let key = element.key
         var body = element.object
-        // A misspelt member is named before what is missing because of it.
-        let others = ["conclusion", DefinitionSet.allocation]
-        let known: JSONValue = .object(body.without(others))
-        _ = try known.object("an experiment", knowing: ExperimentView.members.givenNames)
-        if isRule { try checkRule(body, key) }
-        let (given, allocation) = (body["conclusion"], body[DefinitionSet.allocation])
-        (body["conclusion"], body[DefinitionSet.allocation]) = (nil, nil)
-        if body["status"] == nil, !isRule, let known = definitions.experiments[key] {
-            body["status"] = known.restoredStatus
-            if known.status == ExperimentStatus.paused.rawValue || known.isConcluded {
-                let status = ExperimentStatus.name(of: known.status)
-                notRunning.append(
-                    JSONFault(
-                        pointer: element.place,
-                        reason: "the experiment '\(key)' is \(status) and stays so, because no `status` is given"))
-            }
-        }
+        let conclusion = body["conclusion"]
+        let allocation = body[DefinitionSet.allocation]
+        body["conclusion"] = nil
+        body[DefinitionSet.allocation] = nil
+        // Names are checked first, because a misspelt member may be the cause of further errors.
+        _ = try JSONValue.object(body).object("an experiment", knowing: ExperimentView.members.givenNames)
+        if isRule { try checkRule(element.object, key) }
+        if body["status"] == nil, !isRule { keepStatus(of: element, in: &body) }
         let status = body["status"]?.string.flatMap { ExperimentStatus(name: $0) }
-        var ending: ConclusionInput?
-        if let given, !given.isNull {
-            let wanted = try ConclusionInput(given, at: ["conclusion"])
-            // Also of one that has got another key, which is not shown under the new one.
-            let known = definitions.experiments[key].flatMap { $0.conclusion?.input(of: $0) }
-            ending = wanted == known ? nil : wanted
-        }
-        if ending != nil {
+        let newConclusion = try newConclusion(conclusion, of: key)
+        if newConclusion != nil {
             guard status == .concluded || status == .archived else {
                 throw CoreError(
                     .unprocessable, "`conclusion` must come with the `status` concluded or archived", at: ["conclusion"]
                 )
             }
+            // Only an experiment that runs can be concluded, which sets the status.
             let now = definitions.experiments[key].flatMap { ExperimentStatus(name: $0.status) }
             body["status"] = nil
             if !isRule, now != .running, now != .paused, now != .concluded { body["status"] = "running" }
@@ -58,22 +49,58 @@ extension DefinitionSetRun {
                 at: ["conclusion"])
         }
         try change(Experiment.self, key, changes(body, .experiments, key), at: element.place)
-        if let ending {
-            try definitions.conclude(key, as: ending, at: conclusion.time, by: conclusion.author.name)
+        if let newConclusion {
+            try definitions.conclude(key, as: newConclusion, at: time, by: author.name)
             if status == .archived { try definitions.archive(key) }
         }
+        try completeNew(key, allocation, isDraft: isRule && status == nil)
+    }
+
+    /// Restores an archived experiment that a set names without a status. Any other one keeps its status; if that is
+    /// paused or concluded, notes that the experiment does not run.
+    private mutating func keepStatus(of element: DefinitionSet.Element, in body: inout JSONObject) {
+        guard let known = definitions.experiments[element.key] else { return }
+        body["status"] = known.restoredStatus
+        guard known.status == ExperimentStatus.paused.rawValue || known.isConcluded else { return }
+        let status = ExperimentStatus.name(of: known.status)
+        notRunning.append(
+            JSONFault(
+                pointer: element.place,
+                reason: "the experiment '\(element.key)' is \(status) and stays so, because no `status` is given"))
+    }
+
+    /// Reads the conclusion of an element.
+    ///
+    /// - Returns: `nil` if there is none, or if the experiment has the same one.
+    private func newConclusion(_ given: JSONValue?, of key: Identifier) throws(CoreError) -> ConclusionInput? {
+        guard let given, !given.isNull else { return nil }
+        let wanted = try ConclusionInput(given, at: ["conclusion"])
+        // Compares with the definitions and not with ``shown``, which has a renamed experiment under its former key.
+        let known = definitions.experiments[key].flatMap { $0.conclusion?.input(of: $0) }
+        return wanted == known ? nil : wanted
+    }
+
+    /// Gives a new experiment the allocation in the set.
+    ///
+    /// - Parameter isDraft: whether it is a draft if its schedule starts it.
+    private mutating func completeNew(
+        _ key: Identifier, _ allocation: JSONValue?, isDraft: Bool
+    ) throws(CoreError) {
         guard project?.definitions.experiments[key] == nil, var experiment = definitions.experiments[key] else {
             return
         }
-        if isRule, status == nil, experiment.details.schedule?.startAt != nil {
+        if isDraft, experiment.details.schedule?.startAt != nil {
             experiment.status = ExperimentStatus.draft.rawValue
         }
         if let allocation { experiment.allocation = try Self.allocation(allocation, of: experiment) }
         definitions.experiments.set(experiment)
     }
 
-    /// Gives the experiments whose ids the set has under other keys these keys. Their users stay where they are, because
-    /// assignments belong to the id.
+    /// Renames the experiments whose ids the set has under new keys. Their users keep their variations, because
+    /// assignments refer to the id.
+    ///
+    /// Experiments of flags and of groups of an uploaded datafile are not renamed. Their elements fail later, because
+    /// the id is taken.
     mutating func rename(_ elements: [DefinitionSet.Element]) {
         let named = Set(elements.map(\.key))
         for element in elements where definitions.experiments[element.key] == nil {
@@ -86,7 +113,9 @@ extension DefinitionSetRun {
         }
     }
 
-    /// - Throws: 422 if an element has what the flag of its rule defines, or if there is no such rule.
+    /// Checks that an element about the experiment of a rule leaves to the flag what the flag defines.
+    ///
+    /// - Throws: 422 otherwise, and if there is no such rule.
     private func checkRule(_ body: JSONObject, _ key: Identifier) throws(CoreError) {
         guard let experiment = definitions.experiments[key],
             let flag = definitions.flags(ofExperiment: experiment.id).first(where: { $0.rules != nil })
@@ -106,7 +135,10 @@ extension DefinitionSetRun {
         }
     }
 
-    /// Reads where a new experiment has which bucket values go where, so that it decides as on the server from which it comes.
+    /// Reads the allocation of a new experiment. With the allocation of the server from which the set comes, users get
+    /// the same variations.
+    ///
+    /// - Throws: 422 if the allocation does not agree with the weights and the traffic.
     private static func allocation(
         _ value: JSONValue, of experiment: ExperimentDefinition
     ) throws(CoreError) -> TrafficAllocation {
@@ -117,11 +149,14 @@ extension DefinitionSetRun {
                 "`traffic_allocation` must be an array of {\"entityId\":VARIATION ID,\"endOfRange\":0 to 10000}",
                 at: place)
         }
-        var (given, expected) = (allocation.shares, experiment.allocation.shares)
-        (given[""], expected[""]) = (nil, nil)
-        let names = Set(given.keys).union(expected.keys)
-        // As much as rounding makes of it.
-        guard names.allSatisfy({ abs((given[$0] ?? 0) - (expected[$0] ?? 0)) <= 2 }) else {
+        var given = allocation.shares
+        var expected = experiment.allocation.shares
+        // Bucket values without a variation.
+        given[""] = nil
+        expected[""] = nil
+        let ids = Set(given.keys).union(expected.keys)
+        let roundingLimit = 2
+        guard ids.allSatisfy({ abs((given[$0] ?? 0) - (expected[$0] ?? 0)) <= roundingLimit }) else {
             throw CoreError(
                 .unprocessable,
                 "`traffic_allocation` must agree with the weights and the traffic; leave it out for a new one",
@@ -130,9 +165,10 @@ extension DefinitionSetRun {
         return allocation
     }
 
-    // MARK: Groups and removals
+    // MARK: Groups
 
-    /// Divides the groups whose experiments have changed, new ones as they are in the set.
+    /// Divides the bucket values of the groups whose experiments have changed. A new group starts with the allocation
+    /// in the set.
     mutating func divideGroups(_ set: DefinitionSet) {
         let known = Set(project?.definitions.groups.compactMap(\.name) ?? [])
         for element in set[.groups] where !known.contains(element.key.string) {
@@ -145,6 +181,7 @@ extension DefinitionSetRun {
         }
     }
 
+    /// Sets the allocation of a new group.
     private mutating func define(group element: DefinitionSet.Element) throws(CoreError) {
         let member = DefinitionSet.allocation
         var faults = FaultCollector()
@@ -170,52 +207,10 @@ extension DefinitionSetRun {
         group.allocation = TrafficAllocation(ranges: ranges)
         definitions.groups.set(group)
     }
-
-    /// Removes what the set lacks.
-    ///
-    /// - Parameter limit: how many elements at most; `nil` for any number of them, but not for all.
-    mutating func removeAll(except set: DefinitionSet, atMost limit: Int?) {
-        func lacking(_ kind: DefinitionSet.Kind) -> [Identifier] {
-            let kept = Set(set[kind].map(\.key))
-            return former[kind].map(\.key).filter { !kept.contains($0) }
-        }
-        for key in lacking(.holdouts) { remove(Holdout.self, key) }
-        for key in lacking(.flags) where definitions.flags[key]?.rules != nil { remove(Flag.self, key) }
-        for key in lacking(.experiments) {
-            guard let experiment = definitions.experiments[key], !experiment.isArchived, experiment.flagKey == nil
-            else {
-                continue
-            }
-            remove(Experiment.self, key)
-        }
-        for key in lacking(.metrics) where definitions.users(ofMetric: key).isEmpty {
-            remove(MetricDefinition.self, key)
-        }
-        if set.saysWebhooks { removeWebhooks(except: Set(set[.webhooks].map(\.key))) }
-        let isEmpty = DefinitionSet.Kind.allCases.allSatisfy { set[$0].isEmpty }
-        attempt(at: []) { run throws(CoreError) in
-            if isEmpty, limit == nil, run.removals > 0 {
-                throw CoreError(
-                    .unprocessable,
-                    "to remove everything, `max_removals` is required, the greatest number of removals; the set is empty, "
-                        + "and would remove \(run.removals)", at: [])
-            }
-            guard let limit, run.removals > limit else { return }
-            throw CoreError(
-                .unprocessable,
-                "`max_removals` must be at least \(run.removals), because so many would be removed; got \(limit)",
-                at: [])
-        }
-    }
-
-    private mutating func remove<Defined: DefinedElement>(_: Defined.Type, _ key: Identifier) {
-        removals += 1
-        attempt(at: []) { run throws(CoreError) in try Defined.remove(key, from: &run.definitions) }
-    }
 }
 
 extension ProjectDefinitions {
-    /// Gives an experiment that no rule has another key, and the flag that serves it.
+    /// Gives an experiment another key, and also the flag that serves it. Holdouts that name the flag name the new one.
     fileprivate mutating func rename(_ experiment: ExperimentDefinition, to key: Identifier) {
         experiments.remove(experiment.key)
         var other = experiment
@@ -223,7 +218,8 @@ extension ProjectDefinitions {
         experiments.append(other)
         guard let flag = flags[experiment.key], flag.content == .experiment else { return }
         var renamed = FlagDefinition(key: key, .experiment)
-        (renamed.description, renamed.tags) = (flag.description, flag.tags)
+        renamed.description = flag.description
+        renamed.tags = flag.tags
         flags.remove(experiment.key)
         flags.append(renamed)
         for var holdout in holdouts {
@@ -235,17 +231,9 @@ extension ProjectDefinitions {
 }
 
 extension ExperimentDefinition {
-    /// The status that restores an experiment which is archived and named again; `nil` if it is not archived.
+    /// The status that restores an archived experiment; `nil` if it is not archived.
     var restoredStatus: JSONValue? {
         guard isArchived else { return nil }
         return .string((conclusion == nil ? ExperimentStatus.running : .concluded).name)
-    }
-}
-
-extension JSONObject {
-    fileprivate func without(_ names: [String]) -> JSONObject {
-        var object = self
-        for name in names { object[name] = nil }
-        return object
     }
 }

@@ -3,23 +3,27 @@ import Definitions
 import JSON
 import Storage
 
-/// What a change of definitions can do to enrolled users: those who have a stored assignment in a running
+/// Finds out how a change of definitions moves enrolled users: those who have a stored assignment in a running
 /// experiment.
 ///
-/// In the model of the SDKs a flag's experiments decide in their order, and each takes every user whom it admits. So an
-/// experiment moves users of those behind it, if it comes before them, runs again, or takes more users than before. A
-/// variation that is removed moves its users, and so does a rule that is left out.
+/// In SDKs, the experiments of a flag decide in their order, and each takes every user whom it admits. So an experiment
+/// moves users of the experiments after it if it is new, is placed before them, runs again, or admits more users than
+/// before. A variation that is removed moves its users, and so does a rule that is left out.
 ///
-/// Stopping an experiment is no move, because a request that names it asks for just that: a status, a flag that is
-/// turned off, a `DELETE`. The edited datafile then has the experiment, and does not run it.
+/// Stopping an experiment is not a move, because the request asks for just that: by a status, by turning off a flag, or
+/// by a `DELETE`. The edited datafile then still has the experiment, but does not run it.
 ///
-/// A segment whose conditions change is compared like an audience: the datafile stays, and its experiments take others.
+/// A segment whose conditions change counts like a changed audience: the datafile stays, but its experiments take other
+/// users.
+///
+/// The work is done in two steps. The initializer compares the datafiles, and keeps only the experiments whose users
+/// may be moved. ``moves(of:_:_:)`` then decides single users before and after the change.
 struct DefinitionMoves: Sendable {
     /// Why users are moved.
     enum Cause: Hashable {
-        /// Another experiment of the flag takes them, because it is decided before theirs.
+        /// Another experiment of the flag takes them, because it decides before theirs; the key of that experiment.
         case earlierExperiment(Identifier)
-        /// The variation that they have is gone.
+        /// Their variation is gone; the key of the variation.
         case variationRemoved(Identifier)
         /// The flag no longer has their experiment.
         case ruleRemoved
@@ -27,11 +31,11 @@ struct DefinitionMoves: Sendable {
         case experimentRemoved
         /// The datafile forces another variation on them.
         case whitelist
-        /// A holdout keeps them out.
+        /// A holdout keeps them out; the key of the holdout.
         case holdout(Identifier)
     }
 
-    /// What becomes of one user.
+    /// How one user is moved.
     struct Move: Hashable {
         /// The key of the experiment that the user is enrolled in.
         var experiment: Identifier
@@ -40,11 +44,13 @@ struct DefinitionMoves: Sendable {
         var changesVariation: Bool
     }
 
-    /// The experiments that decide one after the other: those of a flag, or one that is in no flag.
+    /// The experiments that decide one after the other: those of a flag, or a single one that is in no flag.
     private struct Sequence {
         /// `nil` for an experiment that is in no flag.
         let flagKey: Identifier?
+        /// The experiments before the change, in their order.
         let former: [Experiment]
+        /// The experiments after the change, in their order.
         let edited: [Experiment]
         /// The experiments whose users may be moved.
         let affected: Set<Identifier>
@@ -56,14 +62,15 @@ struct DefinitionMoves: Sendable {
     private let forcedVariations: [Identifier: [Identifier: Identifier]]
     private let schema: AttributeSchema
     private let editedSchema: AttributeSchema
-    /// Whether an experiment that may take users has an audience which depends on stored attributes.
+    /// Whether ``moves(of:_:_:)`` needs the stored attributes of users, because an audience may depend on them.
     let needsAttributes: Bool
 
     /// Compares the definitions of a project, without looking at users.
     ///
-    /// - Parameter segments: those whose conditions change.
+    /// - Parameter segments: the segments whose conditions change.
     init(from project: Project, to compiled: CompiledDefinitions, changing segments: [Segment] = []) {
-        let (former, edited) = (project.datafile, compiled.datafile)
+        let former = project.datafile
+        let edited = compiled.datafile
         self.former = former
         self.edited = edited
         forcedVariations = project.forcedVariations
@@ -71,15 +78,16 @@ struct DefinitionMoves: Sendable {
         editedSchema = segments.isEmpty ? schema : schema.with(segments: segments)
         let changing = Set(segments.flatMap { former.keys(usingSegment: $0.name) })
         let changesHoldouts = project.definitions.holdoutLists != compiled.definitions.holdoutLists
-        // Of most flags nothing has changed.
+        // Holdouts and segments affect all experiments. Otherwise only the elements that differ are compared, which are
+        // few.
         let comparesAll = changesHoldouts || !changing.isEmpty
         var inFlags: Set<Identifier> = []
         var sequences: [Sequence] = []
         func compare(_ flagKey: Identifier?, _ before: [Experiment], _ after: [Experiment]) {
-            // Who concludes an experiment asks for the winner.
+            // Concluding an experiment is not a move: the request asks that everybody gets the winner.
             let before = before.filter { edited.experiment(id: $0.id)?.isConcluded != true }
-            var affected = Self.affected(before, after) {
-                !changing.contains($0.key) && Self.takesSame($0, $1, former, edited)
+            var affected = Self.affected(before, after) { experiment, now in
+                !changing.contains(experiment.key) && Self.takesSame(experiment, now, former, edited)
             }
             if changesHoldouts {
                 affected.formUnion(before.lazy.filter(\.isRunning).map(\.id))
@@ -97,9 +105,10 @@ struct DefinitionMoves: Sendable {
             compare(nil, [experiment], edited.experiment(id: experiment.id).map { [$0] } ?? [])
         }
         self.sequences = sequences
-        let asked = schema.attributes(for: former.mentions) + editedSchema.attributes(for: edited.mentions)
+        let usedAttributes = schema.attributes(for: former.mentions) + editedSchema.attributes(for: edited.mentions)
         needsAttributes =
-            !asked.isEmpty && (changesHoldouts || sequences.contains { $0.edited.contains { !$0.isForEverybody } })
+            !usedAttributes.isEmpty
+            && (changesHoldouts || sequences.contains { $0.edited.contains { !$0.isForEverybody } })
     }
 
     /// Whether the change can move nobody, whoever is enrolled.
@@ -134,7 +143,7 @@ struct DefinitionMoves: Sendable {
         return affected
     }
 
-    /// Whether an experiment takes the same users before and after the change.
+    /// Whether an experiment takes the same users before and after the change, apart from segments.
     private static func takesSame(
         _ before: Experiment, _ after: Experiment, _ former: Datafile, _ edited: Datafile
     ) -> Bool {
@@ -154,7 +163,7 @@ struct DefinitionMoves: Sendable {
         sequences.contains { sequence in sequence.affected.contains { profile[$0] != nil } }
     }
 
-    /// Returns what a user's profile and attributes say to decisions before the change.
+    /// Returns the stored data of a user on which decisions before the change depend.
     func stored(_ profile: ProfileRecord, of userID: Identifier, _ record: AttributeRecord?) -> StickyAssignments {
         stored(profile, of: userID, record, schema)
     }
@@ -167,65 +176,105 @@ struct DefinitionMoves: Sendable {
             attributes: schema.isEmpty ? nil : StoredAttributes(schema: schema, record: record))
     }
 
-    /// Returns how a user is moved, once for each flag.
+    /// Returns how a user is moved, at most once for each flag.
     func moves(of userID: Identifier, _ profile: ProfileRecord, _ record: AttributeRecord?) -> [Move] {
         let before = stored(profile, of: userID, record, schema)
         let after = stored(profile, of: userID, record, editedSchema)
-        return sequences.compactMap { move(of: userID, before, after, in: $0) }
+        return sequences.compactMap { sequence in
+            enrollment(of: userID, before, after, in: sequence).flatMap { move(of: $0, in: sequence) }
+        }
     }
 
-    private func move(
+    /// A user who is enrolled in an experiment before the change.
+    private struct Enrollment {
+        let userID: Identifier
+        /// The stored data of the user, with the conditions of segments before the change.
+        let before: StickyAssignments
+        /// The stored data of the user, with the conditions of segments after the change.
+        let after: StickyAssignments
+        let experiment: Experiment
+        /// The place of the experiment in the sequence.
+        let index: Int
+        /// The variation that the user has.
+        let variation: Variation
+
+        func move(_ cause: Cause, to next: Variation?) -> Move {
+            Move(
+                experiment: experiment.key, cause: cause, changesVariation: next.map { $0.key != variation.key } ?? true
+            )
+        }
+    }
+
+    /// Returns the experiment of a sequence that decides a user before the change; `nil` if no stored assignment
+    /// decides, or if the users of the experiment are not moved.
+    private func enrollment(
         of userID: Identifier, _ before: StickyAssignments, _ after: StickyAssignments, in sequence: Sequence
-    ) -> Move? {
-        let (now, next) = (DecisionService(datafile: former), DecisionService(datafile: edited))
+    ) -> Enrollment? {
+        let decisions = DecisionService(datafile: former)
         for (index, experiment) in sequence.former.enumerated() where experiment.isRunning {
-            guard let held = now.heldVariation(of: experiment, for: userID, stored: before) else { continue }
+            guard let held = decisions.heldVariation(of: experiment, for: userID, stored: before) else { continue }
             guard sequence.affected.contains(experiment.id), before.profile?[experiment.id] != nil else { return nil }
-            func move(_ cause: Cause, to variation: Variation?) -> Move {
-                Move(
-                    experiment: experiment.key, cause: cause,
-                    changesVariation: variation.map { $0.key != held.variation.key } ?? true)
+            return Enrollment(
+                userID: userID, before: before, after: after, experiment: experiment, index: index,
+                variation: held.variation)
+        }
+        return nil
+    }
+
+    /// Returns how the change moves a user; `nil` if the user keeps the variation, or if the experiment is stopped.
+    private func move(of user: Enrollment, in sequence: Sequence) -> Move? {
+        let now = DecisionService(datafile: former)
+        let next = DecisionService(datafile: edited)
+        func variationOfFlag() -> Variation? {
+            sequence.flagKey.flatMap { flagKey in
+                next.decide(flagKey, for: User(id: user.userID), stored: user.after)?.value.variation
             }
-            func variationOfFlag() -> Variation? {
-                sequence.flagKey.flatMap { next.decide($0, for: User(id: userID), stored: after)?.value.variation }
+        }
+        guard let position = sequence.edited.firstIndex(where: { $0.id == user.experiment.id }) else {
+            return user.move(sequence.flagKey == nil ? .experimentRemoved : .ruleRemoved, to: variationOfFlag())
+        }
+        if let move = moveToEarlier(of: user, before: position, in: sequence) { return move }
+        let edited = sequence.edited[position]
+        guard edited.isRunning else { return nil }
+        if let holdout = next.assign(edited, for: User(id: user.userID), stored: user.after).holdout,
+            now.assign(user.experiment, for: User(id: user.userID), stored: user.before).holdout == nil
+        {
+            return user.move(.holdout(holdout.key), to: nil)
+        }
+        guard let kept = next.heldVariation(of: edited, for: user.userID, stored: user.after)?.variation else {
+            return user.move(.variationRemoved(user.variation.key), to: variationOfFlag())
+        }
+        return kept.id == user.variation.id ? nil : user.move(.whitelist, to: kept)
+    }
+
+    /// Returns the move of a user to an experiment that decides earlier; `nil` if none takes the user.
+    ///
+    /// - Parameter position: the place of the user's experiment after the change.
+    private func moveToEarlier(of user: Enrollment, before position: Int, in sequence: Sequence) -> Move? {
+        let now = DecisionService(datafile: former)
+        let next = DecisionService(datafile: edited)
+        for earlier in sequence.edited[..<position] where earlier.isRunning {
+            if let taken = next.heldVariation(of: earlier, for: user.userID, stored: user.after) {
+                return user.move(.earlierExperiment(earlier.key), to: taken.variation)
             }
-            guard let position = sequence.edited.firstIndex(where: { $0.id == experiment.id }) else {
-                return move(sequence.flagKey == nil ? .experimentRemoved : .ruleRemoved, to: variationOfFlag())
+            guard let taken = next.possibleEnrollment(of: earlier, for: user.userID, stored: user.after) else {
+                continue
             }
-            for earlier in sequence.edited[..<position] where earlier.isRunning {
-                if let taken = next.heldVariation(of: earlier, for: userID, stored: after) {
-                    return move(.earlierExperiment(earlier.key), to: taken.variation)
-                }
-                guard let taken = next.possibleEnrollment(of: earlier, for: userID, stored: after) else { continue }
-                let known = sequence.former[..<index].first { $0.id == earlier.id }
-                // Whom it takes anyway, the change does not move.
-                guard known.flatMap({ now.possibleEnrollment(of: $0, for: userID, stored: before) }) == nil else {
-                    continue
-                }
-                return move(.earlierExperiment(earlier.key), to: taken)
-            }
-            let edited = sequence.edited[position]
-            guard edited.isRunning else { return nil }
-            let user = User(id: userID)
-            if let holdout = next.assign(edited, for: user, stored: after).holdout,
-                now.assign(experiment, for: user, stored: before).holdout == nil
-            {
-                return move(.holdout(holdout.key), to: nil)
-            }
-            guard let kept = next.heldVariation(of: edited, for: userID, stored: after)?.variation else {
-                return move(.variationRemoved(held.variation.key), to: variationOfFlag())
-            }
-            return kept.id == held.variation.id ? nil : move(.whitelist, to: kept)
+            // If the experiment could take the user before the change, too, the change does not move the user.
+            let known = sequence.former[..<user.index].first { $0.id == earlier.id }
+            let tookBefore =
+                known.flatMap { now.possibleEnrollment(of: $0, for: user.userID, stored: user.before) } != nil
+            if !tookBefore { return user.move(.earlierExperiment(earlier.key), to: taken) }
         }
         return nil
     }
 }
 
 extension AttributeSchema {
-    /// Returns the schema with attributes and segments, each in the place of the one with its name if there is one.
+    /// Returns the schema with attributes and segments added. One that has the name of an existing one replaces it.
     func with(attributes new: [AttributeDefinition] = [], segments edited: [Segment] = []) -> AttributeSchema {
         let names = Set(new.map(\.name))
-        // The store numbers them; until then each needs a number of its own.
+        // The store gives new attributes their numbers. Until then each needs one that no other has.
         var number = attributes.map(\.number).max() ?? 0
         let numbered = new.map { definition in
             if let former = attribute(definition.name) { return definition.numbered(former.number) }

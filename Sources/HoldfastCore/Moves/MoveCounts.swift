@@ -2,18 +2,21 @@ import Bucketing
 import Definitions
 public import JSON
 
-/// How many enrolled users a change of definitions can move.
+/// The numbers of enrolled users whom a change of definitions can move.
 ///
-/// The stored users are counted at the moment the count reaches them, so those who are enrolled meanwhile may be missing.
+/// Each stored user is examined when the count reaches the user, so users who are enrolled during the count may be
+/// missing.
 public struct MoveCounts: Sendable {
     /// Users who would get another variation.
     public private(set) var users = 0
     /// Users who would keep their variation's key, but get it from another experiment.
     public private(set) var otherExperiment = 0
+    /// The number of users for each move. A user may be in several, one for each flag.
     private var moves: [DefinitionMoves.Move: Int] = [:]
 
     public var isEmpty: Bool { users == 0 && otherExperiment == 0 }
 
+    /// Counts one user.
     mutating func count(_ movesOfUser: [DefinitionMoves.Move]) {
         guard !movesOfUser.isEmpty else { return }
         if movesOfUser.contains(where: \.changesVariation) { users += 1 } else { otherExperiment += 1 }
@@ -27,13 +30,16 @@ public struct MoveCounts: Sendable {
     }
 
     /// The moves with their counts, the most frequent first.
-    private var list: [(key: DefinitionMoves.Move, value: Int)] {
-        moves.sorted { ($1.value, $0.key.experiment, $0.key.name) < ($0.value, $1.key.experiment, $1.key.name) }
+    private var sortedMoves: [(key: DefinitionMoves.Move, value: Int)] {
+        moves.sorted { left, right in
+            // The counts are on opposite sides: they descend.
+            (right.value, left.key.experiment, left.key.sortKey) < (left.value, right.key.experiment, right.key.sortKey)
+        }
     }
 
-    /// As the response of a preview and an error have it.
+    /// The counts in the response of a preview and in an error.
     public var json: JSONValue {
-        let causes = list.map { move, count -> JSONValue in
+        let causes = sortedMoves.map { move, count -> JSONValue in
             var object = JSONObject()
             object["experiment"] = .string(move.experiment.string)
             object["cause"] = .string(move.cause.name)
@@ -48,10 +54,10 @@ public struct MoveCounts: Sendable {
         ]
     }
 
-    /// What a change is refused with unless its author allows moves.
+    /// The error that refuses a change unless its author allows moves. It names the three most frequent causes.
     var refusal: CoreError {
         var causes: [String] = []
-        for (move, _) in list.prefix(3) {
+        for (move, _) in sortedMoves.prefix(3) {
             let text = move.cause.description(ofUsersOf: move.experiment)
             if !causes.contains(text) { causes.append(text) }
         }
@@ -71,11 +77,12 @@ public struct MoveCounts: Sendable {
 }
 
 extension DefinitionMoves.Move {
-    /// For a stable order.
-    fileprivate var name: String { "\(cause.name) \(cause.subject?.string ?? "") \(changesVariation)" }
+    /// Orders moves with the same count and experiment.
+    fileprivate var sortKey: String { "\(cause.name) \(cause.subject?.string ?? "") \(changesVariation)" }
 }
 
 extension DefinitionMoves.Cause {
+    /// The name in responses.
     fileprivate var name: String {
         switch self {
         case .earlierExperiment: "earlier_experiment"
@@ -87,7 +94,8 @@ extension DefinitionMoves.Cause {
         }
     }
 
-    /// The experiment, variation or holdout that the cause is about.
+    /// The key of the experiment, variation or holdout that the cause is about; `nil` if it is the user's own
+    /// experiment.
     fileprivate var subject: Identifier? {
         switch self {
         case .earlierExperiment(let key), .variationRemoved(let key), .holdout(let key): key
@@ -95,7 +103,7 @@ extension DefinitionMoves.Cause {
         }
     }
 
-    /// Says why users are moved, and what to do instead.
+    /// Returns why users are moved and, where possible, what to do instead.
     fileprivate func description(ofUsersOf experiment: Identifier) -> String {
         switch self {
         case .earlierExperiment(let key):

@@ -1,14 +1,14 @@
 public import Bucketing
 public import Definitions
-public import JSON
 import Storage
 internal import Synchronization
 
 /// Counts what a change of definitions would do to the stored users, in the background.
 ///
-/// The profiles are read in pages that take some milliseconds, so that edits of datafiles can run between them.
+/// The profiles are read in pages that take some milliseconds, so that edits of datafiles can run between them. A
+/// preview returns the counts; an edit that must not move users is refused if there are any (``refuse(_:)``).
 public struct PreviewCounter: Sendable {
-    /// How many users a change concerns.
+    /// The numbers of users whom a change of an experiment concerns.
     public struct Counts: Sendable {
         /// Users whose profile has an assignment of the experiment.
         public var enrolled = ExperimentPreview.Enrolled()
@@ -18,10 +18,11 @@ public struct PreviewCounter: Sendable {
         public var moves = MoveCounts()
     }
 
-    private let catalog: ProjectCatalog
+    let catalog: ProjectCatalog
 
     /// The number of profiles in a page.
-    private static let page = 1_024
+    static let pageSize = 1_024
+
     public init(_ catalog: ProjectCatalog) {
         self.catalog = catalog
     }
@@ -30,22 +31,24 @@ public struct PreviewCounter: Sendable {
     ///
     /// - Parameters:
     ///   - project: the project before the change; `nil` if it has no datafile yet.
-    ///   - edited: its definitions after the change.
+    ///   - edited: the definitions of the project after the change.
     /// - Throws: 503 if too many counts are in progress.
     public func count(
         _ preview: ExperimentPreview, from project: Project?, to edited: CompiledDefinitions
     ) async throws -> Counts {
         let count = Count(preview: preview, moves: project.map { DefinitionMoves(from: $0, to: edited) })
         return try await self.count(count) { session throws(StorageError) in
-            let tally = try await session.read(.tally(experimentID: preview.edited.id, goal: ""))
+            let tally = try await session.read(.users(experimentID: preview.edited.id))
             return tally.users.reduce(0) { $0 + $1.counts.counted + $1.counts.multipleVariations + $1.counts.chosen }
         }
     }
 
     /// Counts the enrolled users whom a change of a project would move.
     ///
-    /// - Parameters: as of ``count(_:from:to:)``; and the segments whose conditions change, which may move users of other
-    ///   projects, too.
+    /// - Parameters:
+    ///   - project: the project before the change; `nil` if it has no datafile yet.
+    ///   - edited: the definitions of the project after the change.
+    ///   - segments: the segments whose conditions change. This may move users of other projects, too.
     /// - Throws: 503 if too many counts are in progress.
     public func countMoves(
         from project: Project?, to edited: CompiledDefinitions, changing segments: [Segment] = []
@@ -60,64 +63,12 @@ public struct PreviewCounter: Sendable {
         return counts
     }
 
-    /// How many of the stored users get another value of a flag by a change.
-    public struct ValueCounts: Sendable {
-        /// The keys of the variations before and after; `nil` for none.
-        public struct Change: Hashable, Sendable {
-            public var from: Identifier?
-            public var to: Identifier?
-        }
-
-        public fileprivate(set) var examined = 0
-        /// Whether all stored users were examined; otherwise the first ones, in the order of their ids.
-        public fileprivate(set) var isComplete = false
-        public fileprivate(set) var changes: [Change: Int] = [:]
-        /// The number of examined users who have each variation after the change.
-        public fileprivate(set) var results: [Identifier: Int] = [:]
-
-        public init() {}
-    }
-
-    /// The maximum number of users whose values are compared.
-    static let valueLimit = 100_000
-
-    /// Evaluates a flag before and after a change for the users of whom a profile or attributes are stored. Stores nothing.
-    ///
-    /// - Throws: 503 if too many counts are in progress.
-    public func countValues(
-        of key: Identifier, from project: Project, to edited: Datafile
-    ) async throws -> ValueCounts {
-        return try await catalog.whileCounting { session in
-            var counts = ValueCounts()
-            var after: Identifier?
-            repeat {
-                let page = try await session.read(.knownUsers(prefix: "", after: after, limit: Self.page))
-                let userIDs = page.map(\.userID)
-                let profiles = await settled(each: userIDs) { session.profile(of: $0, $1) }
-                let attributes =
-                    project.schema.isEmpty ? [] : await settled(each: userIDs) { session.attributes(of: $0, $1) }
-                for (index, userID) in userIDs.enumerated() {
-                    // Damaged records count as unknown.
-                    let stored = StickyAssignments(
-                        try? profiles[index].get(), userID, project,
-                        attributes: attributes.isEmpty
-                            ? nil : StoredAttributes(schema: project.schema, record: try? attributes[index].get()))
-                    counts.count(key, of: userID, stored, from: project.datafile, to: edited)
-                }
-                after = page.count < Self.page ? nil : userIDs.last
-                await Task.yield()
-            } while after != nil && counts.examined < Self.valueLimit
-            counts.isComplete = after == nil
-            return counts
-        }
-    }
-
     /// Refuses a change that can move enrolled users, unless it is allowed to.
     ///
     /// - Parameters:
-    ///   - edited: the definitions of a project as the change leaves them.
-    ///   - segment: the segment that changes, if it is that which does.
-    /// - Throws: 409 with the number of users if there are any.
+    ///   - edited: the definitions of the project after the change.
+    ///   - segment: the segment whose conditions change; `nil` if none do.
+    /// - Throws: 409 with the number of users if there are any, 503 if too many counts are in progress.
     public func check(
         _ project: Project, to edited: CompiledDefinitions, changing segment: Segment? = nil,
         _ policy: ProjectEditor.MovePolicy
@@ -134,6 +85,8 @@ public struct PreviewCounter: Sendable {
         if !counts.isEmpty { throw counts.refusal }
     }
 
+    /// Reads all profiles page by page.
+    ///
     /// - Parameter exposed: returns the number of users who were exposed.
     private func count(
         _ count: Count,
@@ -142,23 +95,25 @@ public struct PreviewCounter: Sendable {
         return try await catalog.whileCounting { session in
             var counts = Counts()
             counts.exposed = try await exposed(session)
-            var after: Identifier?
+            var lastUserID: Identifier?
             repeat {
-                let page = try await session.read(.profiles(after: after, limit: Self.page))
+                let page = try await session.read(.profiles(after: lastUserID, limit: Self.pageSize))
                 try await add(page, of: count, to: &counts, session)
-                after = page.end
+                lastUserID = page.end
                 await Task.yield()
-            } while after != nil
+            } while lastUserID != nil
             return counts
         }
     }
 
-    /// What to count.
+    /// What to count for each user.
     private struct Count: Sendable {
+        /// The change of an experiment; `nil` to count moves only.
         var preview: ExperimentPreview?
+        /// The change of the definitions; `nil` for a new project, which has no users to move.
         var moves: DefinitionMoves?
 
-        /// Counts a user.
+        /// Counts one user.
         func count(_ userID: Identifier, _ profile: ProfileRecord, _ record: AttributeRecord?, in counts: inout Counts)
         {
             let stored =
@@ -168,22 +123,22 @@ public struct PreviewCounter: Sendable {
             if let moves, moves.concerns(profile) { counts.moves.count(moves.moves(of: userID, profile, record)) }
         }
 
-        /// Whether counting a user takes the stored attributes.
+        /// Whether the stored attributes of a user are needed to count the user.
         func needsAttributes(_ profile: ProfileRecord) -> Bool {
             moves.map { $0.needsAttributes && $0.concerns(profile) } ?? false
         }
     }
 
-    /// Counts the users of a page, those whose attributes must be read last.
+    /// Counts the users of a page: first those who need no attributes, then those whose attributes must be read.
     private func add(
         _ page: ProfilePage, of count: Count, to counts: inout Counts, _ session: any StoreSession
     ) async throws(StorageError) {
-        let others = page.profiles.filter { count.needsAttributes($0.profile) }
+        let usersWithAttributes = page.profiles.filter { count.needsAttributes($0.profile) }
         for (userID, profile) in page.profiles where !count.needsAttributes(profile) {
             count.count(userID, profile, nil, in: &counts)
         }
-        let attributes = await settled(each: others) { session.attributes(of: $0.userID, $1) }
-        for (user, result) in zip(others, attributes) {
+        let attributes = await settled(each: usersWithAttributes) { session.attributes(of: $0.userID, $1) }
+        for (user, result) in zip(usersWithAttributes, attributes) {
             do throws(StorageError) {
                 count.count(user.userID, user.profile, try result.get(), in: &counts)
             } catch {
@@ -193,48 +148,6 @@ public struct PreviewCounter: Sendable {
             }
         }
     }
-}
-
-extension PreviewCounter.ValueCounts {
-    fileprivate mutating func count(
-        _ key: Identifier, of userID: Identifier, _ stored: StickyAssignments, from former: Datafile,
-        to edited: Datafile
-    ) {
-        func evaluate(_ datafile: Datafile) -> FlagEvaluation? {
-            DecisionService(datafile: datafile).decide(key, for: User(id: userID), stored: stored)
-                .map { FlagEvaluation($0.value, datafile) }
-        }
-        examined += 1
-        let (before, after) = (evaluate(former), evaluate(edited))
-        if let variation = after?.variationKey { results[variation, default: 0] += 1 }
-        guard before?.value != after?.value else { return }
-        changes[Change(from: before?.variationKey, to: after?.variationKey), default: 0] += 1
-    }
-
-    /// As the response of a preview has it.
-    public var json: JSONValue {
-        let changed = changes.sorted { ($1.value, $0.key.name) < ($0.value, $1.key.name) }
-        return [
-            "examined": .integer(Int64(examined)), "complete": .bool(isComplete),
-            "changed": .integer(Int64(changes.values.reduce(0, +))),
-            "changes": .array(
-                changed.map { change, users in
-                    [
-                        "from": change.from.map { JSONValue($0) } ?? .null,
-                        "to": change.to.map { JSONValue($0) } ?? .null, "users": .integer(Int64(users)),
-                    ]
-                }),
-            "results": .object(
-                results.sorted { $0.key < $1.key }.reduce(into: JSONObject()) { object, result in
-                    object[result.key.string] = .integer(Int64(result.value))
-                }),
-        ]
-    }
-}
-
-extension PreviewCounter.ValueCounts.Change {
-    /// For a stable order.
-    fileprivate var name: String { "\(from?.string ?? "") \(to?.string ?? "")" }
 }
 
 extension ProjectCatalog {
@@ -254,7 +167,8 @@ extension ProjectCatalog {
         return try await inBackground(work)
     }
 
-    /// Returns what a change can do to users: of its project, and of the others that use segments which change.
+    /// Returns the possible moves of users: for the project that changes, and for other projects that use segments
+    /// which change.
     func moves(
         from project: Project, to edited: CompiledDefinitions, changing segments: [Segment]
     ) -> [DefinitionMoves] {

@@ -3,38 +3,8 @@ public import Definitions
 public import JSON
 public import Storage
 
-/// The events that webhooks send: entries of the audit log, except those about one user or about this server alone. No
-/// event names a user.
-public enum WebhookEvent {
-    /// The actions that are not sent.
-    private static let kept: Set<AuditAction> = [
-        .overrideSet, .assignmentRemove, .profileMerge, .forcedVariationSet, .forcedVariationRemove, .stickyDelete,
-        .tokensReload, .databaseMigrate,
-    ]
-
-    /// The names of all events.
-    public static let names = AuditAction.allCases.filter { !kept.contains($0) }.map(\.rawValue)
-
-    /// The event of a test delivery, which an admin requests.
-    public static let test = "webhook.test"
-
-    /// Whether a name or a pattern, such as `experiment.*` or `*`, includes an event.
-    public static func matches(_ pattern: String, _ name: String) -> Bool {
-        guard pattern.hasSuffix("*") else { return pattern == name }
-        return name.hasPrefix(pattern.dropLast())
-    }
-
-    /// Whether a name or a pattern is valid and includes any event.
-    static func isKnown(_ pattern: String) -> Bool {
-        let isPattern = pattern == "*" || pattern.hasSuffix(".*") && pattern.dropLast().allSatisfy { $0 != "*" }
-        return (isPattern || !pattern.contains("*")) && names.contains { matches(pattern, $0) }
-    }
-
-    /// Returns the id of an event, which is the same in each attempt to deliver it.
-    public static func id(_ entry: AuditEntry) -> String { "evt_\(entry.id)_\(entry.recordedAt.milliseconds)" }
-}
-
 extension Webhook.Definition {
+    /// The members of a webhook. To add one, add a line here, and a property to ``Webhook/Definition``.
     public static let members = MemberTable<Webhook.Definition>(
         "a webhook",
         blank: Webhook.Definition(
@@ -74,18 +44,19 @@ extension Webhook.Definition {
     }
 }
 
+// MARK: - Forms
+
+/// The maximum length of a URL, in bytes.
+private let longestURL = 2_048
+
 extension Form where Value == String {
+    /// An absolute URL with the scheme `https` or `http`. ``WebhookRules`` refuses `http` unless an option allows it.
     fileprivate static var url: Self {
         Form(
-            schema: ["type": "string", "maxLength": 2_048],
+            schema: ["type": "string", "maxLength": .integer(Int64(longestURL))],
             read: { given, faults in
                 guard let url = faults.text(given) else { return nil }
-                let scheme = url.hasPrefix("https://") ? "https://" : url.hasPrefix("http://") ? "http://" : nil
-                let authority = scheme.map { url.dropFirst($0.count).prefix { !"/?".contains($0) } } ?? ""
-                guard scheme != nil, url.utf8.count <= 2_048,
-                    url.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != 0x5C }), !authority.isEmpty,
-                    !authority.contains("@"), !url.contains("#")
-                else {
+                guard url.utf8.count <= longestURL, url.isWebURL else {
                     // The error does not quote the URL, because a URL of Slack or Teams is a secret.
                     faults.add(
                         "`url` must be an https URL of at most 2048 bytes without a user and a fragment; got something else",
@@ -96,12 +67,14 @@ extension Form where Value == String {
             }, write: { .string($0) })
     }
 
+    /// Any text.
     fileprivate static var line: Self {
         Form(
             schema: ["type": "string"],
             read: { given, faults in faults.text(given) }, write: { .string($0) })
     }
 
+    /// The name of a file, without a path, so that only files in the directory of secrets can be named.
     fileprivate static var secretFile: Self {
         Form(
             schema: ["type": "string", "minLength": 1, "maxLength": 255],
@@ -118,6 +91,7 @@ extension Form where Value == String {
 }
 
 extension Form where Value == [String] {
+    /// Names of events, or patterns of them.
     fileprivate static var events: Self {
         Form(
             schema: ["type": "array", "minItems": 1, "items": ["type": "string"]],
@@ -135,14 +109,29 @@ extension Form where Value == [String] {
 }
 
 extension String {
+    /// Whether the text begins with `http://` or `https://` and a host, consists of printable ASCII characters without
+    /// spaces and backslashes, and has neither a user nor a fragment.
+    fileprivate var isWebURL: Bool {
+        guard let scheme = ["https://", "http://"].first(where: { hasPrefix($0) }) else { return false }
+        let authority = dropFirst(scheme.count).prefix { !"/?".contains($0) }
+        let isPrintable = utf8.allSatisfy { $0 > UInt8(ascii: " ") && $0 <= UInt8(ascii: "~") }
+        return isPrintable && !contains("\\") && !contains("#") && !authority.isEmpty && !authority.contains("@")
+    }
+
     /// Whether the text consists of ASCII letters, ASCII digits and `others` only.
-    fileprivate func isPlain(or others: String) -> Bool {
+    func isPlain(or others: String) -> Bool {
         utf8.allSatisfy { byte in
-            (0x30...0x39).contains(byte) || (0x61...0x7A).contains(byte) || (0x41...0x5A).contains(byte)
-                || others.utf8.contains(byte)
+            switch byte {
+            case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+                UInt8(ascii: "A")...UInt8(ascii: "Z"):
+                true
+            default: others.utf8.contains(byte)
+            }
         }
     }
 }
+
+// MARK: - Changes
 
 extension WebhookChange {
     /// Creates a change with its entry in the audit log.
@@ -168,131 +157,35 @@ extension WebhookChange {
     }
 }
 
-extension CoreError {
-    /// Describes that the server has the maximum number of webhooks.
-    ///
-    /// - Parameter count: the number of webhooks that the server has.
-    public init(webhooks count: Int) {
-        self.init(.conflict, "a server must have at most \(Webhook.limit) webhooks; it has \(count)")
-    }
-}
+// MARK: - Events
 
-/// The webhooks of a server, and which of them the caller may use. Used to apply definitions from files.
-public struct WebhookView: Sendable {
-    /// All webhooks of the server, of any project.
-    let all: [Webhook]
-    let rules: WebhookRules
+/// The events that webhooks send: entries of the audit log, except those about one user or about this server alone. No
+/// event names a user.
+public enum WebhookEvent {
+    /// The actions that are not sent.
+    private static let unsentActions: Set<AuditAction> = [
+        .overrideSet, .assignmentRemove, .profileMerge, .forcedVariationSet, .forcedVariationRemove, .stickyDelete,
+        .tokensReload, .databaseMigrate,
+    ]
 
-    public init(_ all: [Webhook], _ rules: WebhookRules) {
-        self.all = all
-        self.rules = rules
-    }
+    /// The names of all events.
+    public static let names = AuditAction.allCases.filter { !unsentActions.contains($0) }.map(\.rawValue)
 
-    /// The webhooks that the caller may use.
-    public var usable: [Webhook] { all.filter { rules.mayUse($0) } }
-}
+    /// The event of a test delivery, which an admin requests.
+    public static let test = "webhook.test"
 
-/// The rules for webhooks: those of the server's options and of the caller's token.
-public struct WebhookRules: Sendable {
-    private let access: ProjectAccess
-    private let allowsPlainHTTP: Bool
-    private let hasSecretFiles: Bool
-    private let isProject: @Sendable (String) -> Bool
-    private let makeSecret: @Sendable () -> String
-
-    /// - Parameters:
-    ///   - allowsPlainHTTP: whether a URL may begin with `http://`.
-    ///   - hasSecretFiles: whether the server has a directory of secrets (`--webhook-secrets`).
-    ///   - isProject: returns whether an SDK key belongs to a project.
-    ///   - makeSecret: generates the secret of a webhook that has no `secret_file`.
-    public init(
-        for access: ProjectAccess, allowsPlainHTTP: Bool, hasSecretFiles: Bool,
-        isProject: @escaping @Sendable (String) -> Bool, makeSecret: @escaping @Sendable () -> String
-    ) {
-        self.access = access
-        self.allowsPlainHTTP = allowsPlainHTTP
-        self.hasSecretFiles = hasSecretFiles
-        self.isProject = isProject
-        self.makeSecret = makeSecret
+    /// Whether a name or a pattern, such as `experiment.*` or `*`, includes an event.
+    public static func matches(_ pattern: String, _ name: String) -> Bool {
+        guard pattern.hasSuffix("*") else { return pattern == name }
+        return name.hasPrefix(pattern.dropLast())
     }
 
-    /// The rules for checking files without a server: nothing that depends on a server is refused.
-    static let ofFiles = WebhookRules(
-        for: .all, allowsPlainHTTP: true, hasSecretFiles: true, isProject: { _ in true }, makeSecret: { "" })
-
-    /// Checks the key of a webhook: 1 to 64 ASCII letters, digits, `-` and `_`.
-    ///
-    /// - Throws: 400 for any other key.
-    public static func check(key: String) throws(CoreError) {
-        guard (1...64).contains(key.utf8.count), key.isPlain(or: "-_") else {
-            throw CoreError(
-                .invalid,
-                "the key of a webhook must be 1 to 64 letters, digits, '-' and '_'; got '\(key.shortened(to: CoreError.longestQuote))'"
-            )
-        }
+    /// Whether a name or a pattern is valid and includes any event.
+    static func isKnown(_ pattern: String) -> Bool {
+        let isPattern = pattern == "*" || pattern.hasSuffix(".*") && pattern.dropLast().allSatisfy { $0 != "*" }
+        return (isPattern || !pattern.contains("*")) && names.contains { matches(pattern, $0) }
     }
 
-    /// Whether the caller may see and change a webhook. A token that is bound to projects may use the webhooks of these
-    /// projects only.
-    public func mayUse(_ webhook: Webhook) -> Bool { webhook.sdkKey.map { access.allows($0) } ?? (access == .all) }
-
-    /// - Throws: 403 unless the caller may use the webhook.
-    public func check(_ webhook: Webhook) throws(CoreError) {
-        guard !mayUse(webhook) else { return }
-        let list = access.sdkKeys?.joined(separator: ", ") ?? ""
-        throw CoreError(
-            .forbidden, "the token is bound to the projects \(list); it may not use the webhook '\(webhook.key)'")
-    }
-
-    /// Applies the body of a request to a definition. Members that the body lacks keep their value.
-    ///
-    /// - Parameter former: the definition to change; `nil` for a new webhook.
-    /// - Throws: 403 if the token may not use the project; 422 with everything else that is wrong.
-    public func definition(
-        _ body: JSONValue, key: String, replacing former: Webhook.Definition?
-    ) throws(CoreError) -> Webhook.Definition {
-        let given = try Webhook.Definition.members.read(body, key: key)
-        guard former != nil || given.has("url") else {
-            throw CoreError(.unprocessable, "a new webhook must have a `url`", at: ["url"])
-        }
-        var definition = former ?? Webhook.Definition.members.blank
-        Webhook.Definition.members.apply(given, to: &definition)
-        guard allowsPlainHTTP || definition.url.hasPrefix("https://") else {
-            throw CoreError(
-                .unprocessable, "`url` must begin with https://; http:// needs the option --webhook-private-addresses",
-                at: ["url"])
-        }
-        if former == nil, !given.has("sdk_key"), let only = access.onlyProject { definition.sdkKey = only }
-        try check(project: definition.sdkKey, former?.sdkKey)
-        if definition.secretFile != nil {
-            guard hasSecretFiles else {
-                throw CoreError(
-                    .unprocessable, "`secret_file` needs the option --webhook-secrets", at: ["secret_file"])
-            }
-            definition.secrets = []
-        } else if definition.secrets.isEmpty {
-            definition.secrets = [Webhook.Secret(makeSecret())]
-        }
-        return definition
-    }
-
-    /// - Parameter former: the former SDK key, which may stay although its project has been deleted.
-    /// - Throws: 403, 422
-    private func check(project sdkKey: String?, _ former: String?) throws(CoreError) {
-        guard let sdkKey else {
-            guard access == .all else {
-                throw CoreError(
-                    .forbidden, "`sdk_key` must be a project of the token; without it the webhook is for all projects",
-                    at: ["sdk_key"])
-            }
-            return
-        }
-        try access.check(sdkKey)
-        guard sdkKey == former || isProject(sdkKey) else {
-            throw CoreError(
-                .unprocessable,
-                "`sdk_key` must be the SDK key of a project; got '\(sdkKey.shortened(to: CoreError.longestQuote))'",
-                at: ["sdk_key"])
-        }
-    }
+    /// Returns the id of an event, which is the same in each attempt to deliver it.
+    public static func id(_ entry: AuditEntry) -> String { "evt_\(entry.id)_\(entry.recordedAt.milliseconds)" }
 }
