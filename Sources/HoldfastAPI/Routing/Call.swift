@@ -81,10 +81,6 @@ struct Call: Sendable {
         responder.send(response)
     }
 
-    func respond(json: [UInt8]) {
-        responder.send(.json(json))
-    }
-
     /// Responds with the result of the store, encoded by `encode`, or with its error in the native format.
     @inline(__always)
     func respond<Value>(_ result: Result<Value, StorageError>, _ encode: (Value) -> Response) {
@@ -92,6 +88,11 @@ struct Call: Sendable {
         case .success(let value): responder.send(encode(value))
         case .failure(let error): fail(error)
         }
+    }
+
+    /// Responds with an error in the native format.
+    func fail(_ error: any Error) {
+        responder.send(Problem(error).response(on: pattern))
     }
 
     /// Returns a response with a stream, which is cut off if the caller's token is revoked before its end.
@@ -133,11 +134,6 @@ struct Call: Sendable {
     /// server may have just defined. If it throws, the route reads the newest definitions and calls the handler again.
     func requireUpToDate() throws(CoreError) {
         guard isUpToDate else { throw CoreError(.conflict, "the definitions are outdated", mayBeStale: true) }
-    }
-
-    /// Responds with an error in the native format.
-    func fail(_ error: any Error) {
-        responder.send(Problem(error).response(on: pattern))
     }
 }
 
