@@ -9,9 +9,9 @@ import Storage
 /// the first request after a change. A caller is admitted in one of four ways:
 ///
 /// - The server is open: it has neither tokens nor an identity provider. ``LocalAccess`` protects it from web pages.
-/// - The secret is that of a token in the token file.
+/// - The secret belongs to a token of the token file.
 /// - The secret is a signed token of the identity provider, which stands for a person.
-/// - The secret is that of an edge, and the request names the edge's caller (``OnBehalfOf``), whose scope applies.
+/// - The secret belongs to an edge, and the request names the edge's caller (``OnBehalfOf``), whose scope applies.
 final class AccessGate {
     private let control: AccessControl
     private let refusals: RefusalLog

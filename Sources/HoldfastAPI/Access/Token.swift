@@ -110,7 +110,7 @@ public final class Token: Sendable {
 
     // MARK: The secret
 
-    /// Whether a secret is that of this token. Compares secrets of equal length in constant time.
+    /// Whether this token has a secret. Compares secrets of equal length in constant time.
     func hasSecret(_ candidate: some Collection<UInt8>) -> Bool {
         guard candidate.count == secret.count else { return false }
         var difference: UInt8 = 0

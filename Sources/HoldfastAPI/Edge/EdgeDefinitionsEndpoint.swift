@@ -24,7 +24,7 @@ struct EdgeDefinitionsEndpoint {
     ///   store knows which parts have changed since this version, only these are sent, and otherwise all.
     /// - `generation=EPOCH`: the epoch of the feed that the edge follows.
     ///
-    /// - Throws: 410 if the epoch is not that of this store.
+    /// - Throws: 410 if this store has another epoch.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["after", "datafiles_after", "elements_after", "generation", "wait"])
         let changes = try Int64(FeedEndpoint.number("after", query, in: -1...Int.max, otherwise: -1))
@@ -55,7 +55,7 @@ struct EdgeDefinitionsEndpoint {
         }
     }
 
-    /// Waits until this server notices definitions other than those of `changes`.
+    /// Waits until this server notices newer definitions than the edge has.
     ///
     /// - Returns: `false` after the deadline, or if the server shuts down.
     private func waitForChange(since changes: Int64, until deadline: ContinuousClock.Instant) async throws -> Bool {

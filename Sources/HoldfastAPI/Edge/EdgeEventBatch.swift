@@ -173,7 +173,7 @@ struct EdgeEventBatch {
     /// - Parameter outcomes: the outcomes of ``events``, in order. Events whose users were removed meanwhile are
     ///   neither taken nor refused, so that the edge sends them again.
     func response(_ outcomes: [EventOutcome]) -> JSONValue {
-        let takenEvents = zip(elements, outcomes).compactMap { element, outcome in
+        let takenEvents: [Int64] = zip(elements, outcomes).compactMap { element, outcome in
             outcome == .removed ? nil : element.entry
         }
         let taken = taken + takenEvents
@@ -194,13 +194,13 @@ struct EdgeEventBatch {
 
     // MARK: Parsing
 
-    /// The maximum length of an id or key in bytes. Ids and keys in datafiles may be longer than those that clients
-    /// report.
+    /// The maximum length of an id or key in bytes. It is greater than the limit for clients, because ids and keys in
+    /// datafiles may be longer.
     private static let longestName = 4_096
     /// The maximum of a time in milliseconds since 1970, about the year 10889, and of the lead of a clock.
     fileprivate static let maximumMilliseconds: Int64 = 1 << 48
 
-    /// Parses an exposure or a goal event. Times are those of the edge's clock, which is `lead` milliseconds ahead.
+    /// Parses an exposure or a goal event. Its times are by the edge's clock, which is `lead` milliseconds ahead.
     ///
     /// - Returns: the event; an exposure has an empty variation if the edge knows none.
     private func event(_ object: JSONObject, at place: JSONPointer) throws(CoreError) -> UserEvent {
@@ -237,9 +237,7 @@ struct EdgeEventBatch {
             var exposure = Exposure(
                 userID: userID, experimentID: try name("experiment_id"), experimentKey: try name("experiment_key"),
                 variationID: object["variation_id"] == nil ? Identifier("") : try name("variation_id"),
-                happenedAt: happenedAt,
-                isChosen: object["is_chosen"]?.bool ?? false, sdkKey: sdkKey,
-                payload: payload)
+                happenedAt: happenedAt, isChosen: object["is_chosen"]?.bool ?? false, sdkKey: sdkKey, payload: payload)
             exposure.acceptedAt = acceptedAt
             exposure.active = projects[sdkKey]?.allocation(experimentID: exposure.experimentID)
             return .exposure(exposure.enrolling(object["enrolls"]?.bool ?? false, in: projects))

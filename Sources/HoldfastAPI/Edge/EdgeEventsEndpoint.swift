@@ -14,10 +14,10 @@ struct EdgeEventsEndpoint {
 
     /// Stores all valid events or none. Events that are sent again are not counted twice.
     ///
-    /// The response has the numbers of the outbox entries that this server has taken, and of those that it refuses for
-    /// good; the edge must keep all others. An event that an edge accepted before its user was erased is taken, but
-    /// dropped, and counted as `erased`. An event that an edge accepted before its user logged in counts for the
-    /// account.
+    /// The response has the numbers of the outbox entries that this server has taken, and of the entries that it
+    /// refuses for good; the edge must keep all others. An event that an edge accepted before its user was erased is
+    /// taken, but dropped, and counted as `erased`. An event that an edge accepted before its user logged in counts for
+    /// the account.
     ///
     /// - Throws: 410 if the edge follows another generation; nothing is stored then.
     func post(_ body: [UInt8], _ call: Call) async throws -> Response {

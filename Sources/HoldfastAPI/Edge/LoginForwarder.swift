@@ -68,7 +68,7 @@ final class LoginForwarder: Sendable {
         request.method == "POST" && request.target == "/v1/logins"
     }
 
-    /// Sends a client's logins, together with those of others.
+    /// Sends a client's logins, together with the waiting logins of other clients.
     ///
     /// - Parameter forward: forwards a request, and updates the copy by its changes.
     func send(_ request: UpstreamRequest, _ forward: Forward) async throws(Problem) -> ForwardedResponse {

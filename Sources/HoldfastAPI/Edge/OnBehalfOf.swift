@@ -59,7 +59,7 @@ struct OnBehalfOf: Equatable {
     private static func encoded(_ byte: UInt8) -> String {
         let isPlain = byte > 0x20 && byte < 0x7F && byte != UInt8(ascii: ";") && byte != UInt8(ascii: "%")
         guard !isPlain else { return String(UnicodeScalar(byte)) }
-        // Adding 0x100 gives three digits, of which the last two are those of the byte.
+        // Adding 0x100 gives three digits, of which the last two stand for the byte.
         return "%" + String(UInt16(byte) + 0x100, radix: 16).suffix(2)
     }
 }

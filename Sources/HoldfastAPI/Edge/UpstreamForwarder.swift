@@ -22,8 +22,7 @@ struct UpstreamForwarder {
     /// The header fields of responses that are forwarded, in addition to type and entity tag, each also in lower case.
     private static let responseFields: [(StaticString, name: String)] = [
         "Accept-Encoding", "Allow", "Cache-Control", "Content-Disposition", "Content-Security-Policy", "Link",
-        "Location", "Retry-After",
-        "WWW-Authenticate",
+        "Location", "Retry-After", "WWW-Authenticate",
     ].map { ($0, $0.description.lowercased()) }
     /// The usual content types. Others are forwarded as texts.
     private static let contentTypes: [StaticString] = [

@@ -40,7 +40,7 @@ struct Call: Sendable {
     /// Whether the caller may remove overrides.
     var mayRemoveOverrides: Bool { mayManage }
 
-    /// ``Caller/mayNameAnyUser``
+    /// Whether the caller may name any user; see ``Caller/mayNameAnyUser``.
     var mayNameAnyUser: Bool { Caller.mayNameAnyUser(admission.token) }
 
     /// Checks that the caller may load and save the profile of a user, on a route of ``APIRoute/Scope/profile(_:)``.
@@ -242,7 +242,7 @@ extension Response {
     /// Returns a response with JSON, or 304 if the caller's `If-None-Match` matches its entity tag. For methods other
     /// than `GET`, for which the server compares automatically.
     ///
-    /// - Parameter entityTag: the entity tag; `nil` for that of the whole body.
+    /// - Parameter entityTag: the entity tag; `nil` to compute it from the whole body.
     static func json(_ json: [UInt8], entityTag: EntityTag? = nil, ifNoneMatch: String?) -> Response {
         let tag = entityTag ?? EntityTag(of: json)
         if let ifNoneMatch, tag.isListed(in: ifNoneMatch) { return Response(.notModified, entityTag: tag) }

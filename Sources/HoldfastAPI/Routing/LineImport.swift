@@ -155,7 +155,7 @@ final class LineImport<Change>: BodyReceiver {
             unchanged? += 1
         case .refused(let error): refuse(line, error)
         case .failed(let error):
-            // Groups may be committed in another order than that of their lines.
+            // Groups may be committed in another order than they were submitted.
             if let failure, failure.line < line { return }
             failure = (line, error)
         }

@@ -14,7 +14,7 @@ final class LocalRequests {
         self.gate = gate
     }
 
-    /// Returns the scope of a route; `nil` if there is no such route.
+    /// Returns the scope of the route with a method and a pattern; `nil` if no route has them.
     func scope(_ method: Method, _ pattern: String) -> APIRoute.Scope? {
         application?.routes.first { $0.method == method && $0.pattern == pattern }?.scope
     }

@@ -52,7 +52,7 @@ func bearerSecret(_ value: String) -> Substring? {
     return value.dropFirst(length).drop { $0 == " " }
 }
 
-/// The services that the protocols of one event loop share: those of the whole server, and the loop's own.
+/// The services that the protocols of one event loop share: of the whole server, and of the loop.
 struct LoopServices {
     /// The services of the whole server.
     let services: Services

@@ -178,7 +178,7 @@ struct AssignmentEndpoints {
         return variationID
     }
 
-    /// Returns the error for a variation that the experiment does not have. It lists those that the experiment has.
+    /// Returns the error for a variation that the experiment does not have. It lists the experiment's variations.
     private static func unknownVariation(_ experiment: NamedExperiment, at pointer: JSONPointer) -> CoreError {
         guard !experiment.definitions.isEmpty else {
             return CoreError(

@@ -157,7 +157,7 @@ struct DefinitionEndpoints<Element: AuditedElement> {
         }
     }
 
-    /// Returns the entity tag of an element, which is that of its datafile; `nil` if there is no such element.
+    /// Returns the entity tag of an element: the entity tag of its datafile. `nil` if the element does not exist.
     static func entityTag(of key: String, _ project: Project?) -> EntityTag? {
         guard let project, Element.find(Identifier(key), in: project.compiled) != nil else { return nil }
         return project.entityTag

@@ -31,8 +31,7 @@ extension NativeProtocol {
             ).withNewestDefinitions,
             APIRoute(
                 .get, "/v1/datafile/history", scope: .token(.read, or: .definitions), respondsLater: true,
-                readsQuery: true,
-                datafile.history),
+                readsQuery: true, datafile.history),
             APIRoute(
                 .get, "/v1/datafile/history/{version}", scope: .token(.admin), respondsLater: true, datafile.version),
             APIRoute(.get, "/v1/flags", scope: .token(.read, or: .definitions), readsQuery: true, flag.list),
@@ -47,8 +46,7 @@ extension NativeProtocol {
             ).withNewestDefinitions,
             APIRoute(
                 .post, "/v1/flags/{key}/preview", scope: .token(.admin, or: .definitions), isConditional: true,
-                readsQuery: true,
-                preview.postFlag
+                readsQuery: true, preview.postFlag
             ).withNewestDefinitions,
             APIRoute(.get, "/v1/metrics", scope: .token(.read, or: .definitions), readsQuery: true, metric.list).atEdge,
             APIRoute(.get, "/v1/metrics/{key}", scope: .token(.read, or: .definitions), metric.get).atEdge,
@@ -81,8 +79,7 @@ extension NativeProtocol {
             ).withNewestDefinitions,
             APIRoute(
                 .post, "/v1/definitions/preview", scope: .token(.admin, or: .definitions), isConditional: true,
-                readsQuery: true,
-                definitions.preview
+                readsQuery: true, definitions.preview
             ).withNewestDefinitions,
         ] + HistoryEndpoints<Flag>(.flags, loop).routes + HistoryEndpoints<MetricDefinition>(.metrics, loop).routes
             + HistoryEndpoints<Holdout>(.holdouts, loop).routes

@@ -1,7 +1,7 @@
 import HTTPServer
 
 extension NativeProtocol {
-    /// The routes that record events, and those that export them: exports, the feed, the audit log.
+    /// The routes that record events, and that read what was recorded: exports, the feed and the audit log.
     static func events(_ loop: LoopServices) -> [APIRoute] {
         let (services, session, projects) = (loop.services, loop.session, loop.projects)
         let event = EventEndpoints(services: services, store: session, projects: projects)

@@ -43,8 +43,7 @@ extension NativeProtocol {
             ).withNewestDefinitions,
             APIRoute(
                 .post, "/v1/experiments/{key}/preview", scope: .token(.admin, or: .definitions), isConditional: true,
-                readsQuery: true,
-                preview.postExperiment
+                readsQuery: true, preview.postExperiment
             ).withNewestDefinitions,
             APIRoute(.post, "/v1/experiments/{key}/import", scope: .token(.admin), experimentImport.post)
                 .withNewestDefinitions,

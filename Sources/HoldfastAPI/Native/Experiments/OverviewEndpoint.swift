@@ -89,7 +89,7 @@ struct OverviewEndpoint {
 
     /// Returns a row of the list.
     ///
-    /// - Parameter warnings: the last findings of the monitor. Alarms are these and those of the overview.
+    /// - Parameter warnings: the last findings of the monitor, which are shown as alarms beside the overview's own.
     private static func describe(
         _ experiment: Experiment, _ project: Project, _ overview: ExperimentOverview,
         _ warnings: Set<ExperimentWarning>

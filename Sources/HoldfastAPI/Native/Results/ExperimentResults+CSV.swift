@@ -18,9 +18,7 @@ extension ExperimentResults {
     private var csvByDay: (header: [String], rows: [[String]]) {
         let header = [
             "experiment_key", "goal", "day", "variation_key", "variation_id", "is_baseline", "users",
-            "multiple_variations",
-            "forced",
-            "events", "converted", "value",
+            "multiple_variations", "forced", "events", "converted", "value",
         ]
         let rows = days.flatMap { day in
             day.variations.map { tally in
@@ -28,8 +26,7 @@ extension ExperimentResults {
                     experiment.key.string, subject.string, day.date,
                     experiment.variation(id: tally.variationID)?.key.string ?? "", tally.variationID.string,
                     "\(tally.variationID == baseline?.id)", "\(tally.counted)", "\(tally.multipleVariations)",
-                    "\(tally.chosen)",
-                    "\(tally.goal.events)", "\(tally.goal.converted)",
+                    "\(tally.chosen)", "\(tally.goal.events)", "\(tally.goal.converted)",
                     hasValues || measured != nil ? tally.goal.y.value.description : "",
                 ]
             }
@@ -41,8 +38,7 @@ extension ExperimentResults {
     var csvByMetric: (header: [String], rows: [[String]]) {
         let header = [
             "experiment_key", "goal", "variation_key", "variation_id", "is_baseline", "users", "multiple_variations",
-            "forced",
-            "events", "converted", "metric", "mean", "standard_deviation", "difference", "difference_low",
+            "forced", "events", "converted", "metric", "mean", "standard_deviation", "difference", "difference_low",
             "difference_high", "lift", "lift_low", "lift_high", "p_value", "chance_to_win", "expected_loss",
             "sequential_lift_low", "sequential_lift_high", "sequential_p_value", "cuped_lift", "cuped_lift_low",
             "cuped_lift_high", "cuped_p_value", "sample_ratio_p_value", "smallest_lift", "sequential_difference_low",
@@ -84,8 +80,7 @@ extension ExperimentResults {
         return [
             experiment.key.string, subject.string, result.key.string, result.id.string, "\(result.isBaseline)",
             "\(tally.counted)", "\(tally.multipleVariations)", "\(tally.chosen)", "\(tally.goal.events)",
-            "\(tally.goal.converted)",
-            metric,
+            "\(tally.goal.converted)", metric,
         ] + fields.map(Self.cell)
     }
 

@@ -73,7 +73,7 @@ extension ExperimentResults {
         }
     }
 
-    /// Writes the numbers of users who count, and of those who are left out.
+    /// Writes the numbers of counted users, and of users who are left out.
     private func writeUsers(to writer: inout JSONWriter) {
         writer.key("users")
         writer.beginObject()
@@ -174,7 +174,8 @@ extension ExperimentResults {
 
     // MARK: Variations
 
-    /// Writes a variation: its users, and the estimate of the metric; without a metric, those of conversion and value.
+    /// Writes a variation: its users, and the estimate of the metric. Without a metric, there are the estimates of the
+    /// conversion rate and of the mean value.
     private func writeVariation(_ result: VariationResult, to writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("variation_id", result.id.string)
@@ -251,8 +252,8 @@ extension ExperimentResults {
         writer.endObject()
     }
 
-    /// Writes the numbers of a single analysis, those that are valid at every interim look (sequential), and those that
-    /// are adjusted by CUPED.
+    /// Writes three kinds of numbers: of a single analysis, valid at every interim look (sequential), and adjusted by
+    /// CUPED.
     private func writeComparison(_ comparison: ResultsComparison, to writer: inout JSONWriter) {
         writer.beginObject()
         let numbers = comparison.numbers

@@ -199,8 +199,7 @@ struct ResultsChart {
         let note = row.isLift ? "" : "; difference, because the lift is not bounded"
         drawing.text(
             "p \(ExperimentResults.short(row.comparison.numbers.sequentialPValue)) at every interim look\(note)",
-            x: right,
-            y: y + 14, size: 11, Self.faint)
+            x: right, y: y + 14, size: 11, Self.faint)
     }
 
     /// Returns the color of a row. Only an interval that is valid at every interim look gets the color of a conclusion.

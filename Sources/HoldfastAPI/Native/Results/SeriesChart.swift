@@ -4,8 +4,8 @@ import Definitions
 import HoldfastCore
 import Storage
 
-/// Draws the lift of each variation by days of enrollment, as a line in the band of its intervals. The intervals are
-/// those that are valid at every interim look.
+/// Draws the lift of each variation by days of enrollment, as a line in the band of its intervals, which are valid at
+/// every interim look.
 struct SeriesChart {
     private struct Point {
         /// The position of the day in the series.

@@ -84,8 +84,8 @@ struct UserAttributeEndpoints {
 
     // MARK: Import
 
-    /// Sets and removes attributes of a user with each line. The response has the numbers of imported lines and of
-    /// those that changed nothing, and the refused lines with the reasons.
+    /// Sets and removes attributes of a user with each line. The response has the number of imported lines, the number
+    /// of lines that changed nothing, and the refused lines with the reasons.
     func importLines(_ request: borrowing Request, _ call: Call) -> any BodyReceiver {
         let projects = projects
         return LineImport(call: call, options: services.options, tellsUnchanged: call.readsAttributes) {
