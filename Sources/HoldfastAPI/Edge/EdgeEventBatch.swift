@@ -194,39 +194,15 @@ struct EdgeEventBatch {
 
     // MARK: Parsing
 
-    /// The maximum length of an id or key in bytes. It is greater than the limit for clients, because ids and keys in
-    /// datafiles may be longer.
-    private static let longestName = 4_096
-    /// The maximum of a time in milliseconds since 1970, about the year 10889, and of the lead of a clock.
-    fileprivate static let maximumMilliseconds: Int64 = 1 << 48
-
-    /// Parses an exposure or a goal event. Its times are by the edge's clock, which is `lead` milliseconds ahead.
+    /// Parses an exposure or a goal event.
     ///
     /// - Returns: the event; an exposure has an empty variation if the edge knows none.
     private func event(_ object: JSONObject, at place: JSONPointer) throws(CoreError) -> UserEvent {
-        let lead = object["lead"]?.integer ?? 0
-        guard (-Self.maximumMilliseconds...Self.maximumMilliseconds).contains(lead) else {
-            throw CoreError(.invalid, "`lead` must be a number of milliseconds", at: place.appending("lead"))
-        }
-        /// Returns a time, corrected by the lead of the edge's clock; never in the future.
-        func time(_ name: String) throws(CoreError) -> Instant {
-            min(try object.time(name, in: place) - .milliseconds(lead), now)
-        }
-        /// Returns an id or a key.
-        func name(_ member: String) throws(CoreError) -> Identifier {
-            let text = try object.text(member, in: place)
-            guard EventInput.isName(text, limit: Self.longestName) else {
-                throw CoreError(
-                    .invalid,
-                    "`\(member)` must be 1 to \(Self.longestName) bytes long, without NUL; got \(text.utf8.count) bytes",
-                    at: place.appending(member))
-            }
-            return Identifier(text)
-        }
+        let members = try EventMembers(object, at: place, now: now)
         let userID = try ProfileInput.checkUserID(try object.text("user_id", in: place), at: place.appending("user_id"))
-        let happenedAt = try time("happened_at")
+        let happenedAt = try members.time("happened_at")
         // Edges of earlier releases do not send `accepted_at`.
-        let acceptedAt = object["accepted_at"] == nil ? happenedAt : try time("accepted_at")
+        let acceptedAt = object["accepted_at"] == nil ? happenedAt : try members.time("accepted_at")
         let sdkKey = try object.optionalText("sdk_key", in: place) ?? ""
         let payload = Array(try object.text("payload", in: place).utf8)
         guard try JSONInput.parse(payload).object != nil else {
@@ -235,8 +211,9 @@ struct EdgeEventBatch {
         switch try object.text("kind", in: place) {
         case "exposure":
             var exposure = Exposure(
-                userID: userID, experimentID: try name("experiment_id"), experimentKey: try name("experiment_key"),
-                variationID: object["variation_id"] == nil ? Identifier("") : try name("variation_id"),
+                userID: userID, experimentID: try members.name("experiment_id"),
+                experimentKey: try members.name("experiment_key"),
+                variationID: object["variation_id"] == nil ? Identifier("") : try members.name("variation_id"),
                 happenedAt: happenedAt, isChosen: object["is_chosen"]?.bool ?? false, sdkKey: sdkKey, payload: payload)
             exposure.acceptedAt = acceptedAt
             exposure.active = projects[sdkKey]?.allocation(experimentID: exposure.experimentID)
@@ -251,7 +228,8 @@ struct EdgeEventBatch {
             }
             var event = GoalEvent(
                 userID: userID, goal: Identifier(goal), value: value, happenedAt: happenedAt,
-                receivedAt: try time("received_at"), senderID: try name("id"), sdkKey: sdkKey, payload: payload)
+                receivedAt: try members.time("received_at"), senderID: try members.name("id"), sdkKey: sdkKey,
+                payload: payload)
             event.acceptedAt = object["accepted_at"] == nil ? event.receivedAt : acceptedAt
             return .goal(event)
         case let kind:
@@ -279,13 +257,48 @@ struct EdgeEventBatch {
     }
 }
 
-extension JSONObject {
-    /// Returns a required member that is a time in milliseconds since 1970.
-    fileprivate func time(_ name: String, in place: JSONPointer) throws(CoreError) -> Instant {
-        guard let time = self[name]?.integer, (0...EdgeEventBatch.maximumMilliseconds).contains(time) else {
+/// The times, ids and keys of an event. Times are by the edge's clock, which is `lead` milliseconds ahead.
+private struct EventMembers {
+    private let object: JSONObject
+    private let place: JSONPointer
+    private let now: Instant
+    private let lead: Int64
+
+    /// The maximum length of an id or key in bytes. It is greater than the limit for clients, because ids and keys in
+    /// datafiles may be longer.
+    private static let longestName = 4_096
+    /// The maximum of a time in milliseconds since 1970, about the year 10889, and of the lead of a clock.
+    private static let maximumMilliseconds: Int64 = 1 << 48
+
+    init(_ object: JSONObject, at place: JSONPointer, now: Instant) throws(CoreError) {
+        self.object = object
+        self.place = place
+        self.now = now
+        lead = object["lead"]?.integer ?? 0
+        guard (-Self.maximumMilliseconds...Self.maximumMilliseconds).contains(lead) else {
+            throw CoreError(.invalid, "`lead` must be a number of milliseconds", at: place.appending("lead"))
+        }
+    }
+
+    /// Returns a required member that is a time in milliseconds since 1970, corrected by the lead of the edge's clock.
+    /// The time is never in the future.
+    func time(_ name: String) throws(CoreError) -> Instant {
+        guard let time = object[name]?.integer, (0...Self.maximumMilliseconds).contains(time) else {
             throw CoreError(
                 .invalid, "`\(name)` must be a time in milliseconds since 1970", at: place.appending(name))
         }
-        return Instant(milliseconds: time)
+        return min(Instant(milliseconds: time) - .milliseconds(lead), now)
+    }
+
+    /// Returns a required member that is an id or a key.
+    func name(_ member: String) throws(CoreError) -> Identifier {
+        let text = try object.text(member, in: place)
+        guard EventInput.isName(text, limit: Self.longestName) else {
+            throw CoreError(
+                .invalid,
+                "`\(member)` must be 1 to \(Self.longestName) bytes long, without NUL; got \(text.utf8.count) bytes",
+                at: place.appending(member))
+        }
+        return Identifier(text)
     }
 }

@@ -126,20 +126,20 @@ final class LineImport<Change>: BodyReceiver {
 
     private func submitGroup() {
         guard !group.lines.isEmpty else { return }
-        let (changes, lines, bytes) = (group.changes, group.lines, group.bytes)
+        let submitted = group
         group = Group()
-        waiting += lines.count
-        waitingBytes += bytes
-        call.responder.send { [self] in committed(lines, bytes, await submit(changes)) }
+        waiting += submitted.lines.count
+        waitingBytes += submitted.bytes
+        call.responder.send { [self] in committed(submitted, await submit(submitted.changes)) }
     }
 
     /// Counts the outcomes of a group, and resumes reading if few lines wait.
     ///
     /// - Returns: the response, after the last line.
-    private func committed(_ lines: [Int], _ bytes: Int, _ outcomes: [LineOutcome]) -> Response? {
-        waiting -= lines.count
-        waitingBytes -= bytes
-        for (line, outcome) in zip(lines, outcomes) { count(outcome, of: line) }
+    private func committed(_ submitted: Group, _ outcomes: [LineOutcome]) -> Response? {
+        waiting -= submitted.lines.count
+        waitingBytes -= submitted.bytes
+        for (line, outcome) in zip(submitted.lines, outcomes) { count(outcome, of: line) }
         if isPaused, waiting <= window / 2, waitingBytes <= Self.windowBytes / 2 {
             isPaused = false
             call.responder.resumeReading()

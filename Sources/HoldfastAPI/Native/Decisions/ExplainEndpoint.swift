@@ -37,7 +37,8 @@ struct ExplainEndpoint {
     }
 
     private static func encode(_ explanation: Explanation, of userID: Identifier) -> [UInt8] {
-        let (experiment, decision) = (explanation.experiment, explanation.decision)
+        let experiment = explanation.experiment
+        let decision = explanation.decision
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("user_id", userID.string)

@@ -8,7 +8,9 @@ extension NativeProtocol {
     /// The routes of projects, flags, metrics and holdouts, and of definitions as a whole. Experiments have their own
     /// routes.
     static func definitions(_ loop: LoopServices) -> [APIRoute] {
-        let (services, session, projects) = (loop.services, loop.session, loop.projects)
+        let services = loop.services
+        let session = loop.session
+        let projects = loop.projects
         let project = ProjectEndpoints(catalog: services.projects, projects: projects)
         let datafile = DatafileEndpoints(
             catalog: services.projects, store: session, projects: projects, clock: services.store.clock)

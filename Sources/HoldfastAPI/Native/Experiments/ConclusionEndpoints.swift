@@ -18,7 +18,8 @@ struct ConclusionEndpoints {
         let conclusion = try request.withBody { bytes throws(CoreError) in
             try ConclusionInput(JSONInput.parse(bytes))
         }
-        let (now, author) = (clock.now(), call.author(request))
+        let now = clock.now()
+        let author = call.author(request)
         return try await edit(request, call, .experimentConclude, key) { definitions throws(CoreError) in
             try definitions.conclude(Identifier(key), as: conclusion, at: now, by: author.name)
         }

@@ -15,8 +15,9 @@ struct SampleSizeEndpoint {
     /// The maximum number of other experiments of the same flags whose observations are used.
     private static let otherExperiments = 20
 
-    /// Responds with the sample size for each metric. It is estimated from the results of the experiment that the body
-    /// names, or else of others with the same flags, because an experiment that has not begun has no results.
+    /// Responds with the sample size for each metric. It is estimated from the experiment's own results, and from those
+    /// of the experiment that the body names, or else of others with the same flags: an experiment that has not begun
+    /// has no results.
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let (project, experiment) = try projects.experiment(request, for: call.access)
         let sizeRequest = try request.withBody { bytes throws(CoreError) in

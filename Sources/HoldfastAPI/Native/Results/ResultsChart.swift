@@ -181,7 +181,8 @@ struct ResultsChart {
         let color = color(of: row)
         drawing.text(row.name, x: Self.plot.lowerBound - 14, y: y + 4, size: 13, Self.ink, anchor: "end", limit: 26)
         if let sequential = row.sequential {
-            let (low, high) = (scale.position(sequential.lowerBound), scale.position(sequential.upperBound))
+            let low = scale.position(sequential.lowerBound)
+            let high = scale.position(sequential.upperBound)
             drawing.line(x: low, y: y, toX: high, toY: y, color, width: 1.5)
             for x in [low, high] { drawing.line(x: x, y: y - 5, toX: x, toY: y + 5, color, width: 1.5) }
         }

@@ -8,8 +8,8 @@ import Storage
 /// `/v1/experiments/{key}/results`: the results of an experiment as JSON, CSV, a chart, a report or a series by day;
 /// and `/v1/holdouts/{key}/results`, which compares the users who are not held out with those who are.
 ///
-/// Results are computed from tallies, which the store keeps for each variation and goal, so that no events are read.
-/// They are computed off the event loops.
+/// Results are computed off the event loops, from tallies that the store keeps for each variation and goal. Only some
+/// queries, such as those with a filter, read the records of single users.
 struct ResultsEndpoints {
     let services: Services
     let store: any StoreSession
@@ -136,8 +136,7 @@ struct ResultsEndpoints {
 }
 
 extension Services {
-    /// Returns a reader of results. For some queries, such as those with a filter, tallies are not sufficient; then it
-    /// reads single users.
+    /// Returns a reader of results, which may read the records of single users if a query needs them.
     func resultsReader(
         _ scope: ResultsScope, _ session: any StoreSession, _ schema: AttributeSchema
     ) -> ResultsReader {
