@@ -2,7 +2,16 @@ import Chronology
 import HTTPServer
 import Storage
 
-/// Checks tokens and scopes for one event loop. It takes a lock only on the first request after a change of tokens.
+/// Decides for one event loop whether a request may call a route: it finds the token by the request's secret, and
+/// checks the token's scope and projects.
+///
+/// The gate keeps copies of the tokens and the identity provider of ``AccessControl``, so that it takes a lock only on
+/// the first request after a change. A caller is admitted in one of four ways:
+///
+/// - The server is open: it has neither tokens nor an identity provider. ``LocalAccess`` protects it from web pages.
+/// - The secret belongs to a token of the token file.
+/// - The secret is a signed token of the identity provider, which stands for a person.
+/// - The secret belongs to an edge, and the request names the edge's caller (``OnBehalfOf``), whose scope applies.
 final class AccessGate {
     private let control: AccessControl
     private let refusals: RefusalLog
@@ -19,6 +28,8 @@ final class AccessGate {
         self.localAccess = localAccess
         self.refusals = refusals
     }
+
+    // MARK: Admission
 
     /// Admits the caller of a request.
     ///
@@ -58,7 +69,9 @@ final class AccessGate {
         }
     }
 
-    /// - Parameter onBehalfOf: the caller of an edge that forwards a request.
+    /// Admits the caller with a secret, or the caller of an edge with this secret.
+    ///
+    /// - Parameter onBehalfOf: the header field with the edge's caller; `nil` if the request has none.
     private func admit(
         secret: Substring?, to scope: APIRoute.Scope, onBehalfOf: @autoclosure () -> String? = nil
     ) throws(AccessRefusal) -> Admission {
@@ -66,20 +79,7 @@ final class AccessGate {
             throw AccessRefusal(
                 unauthorized("a token is required; send 'Authorization: Bearer SECRET' or 'X-API-Key: SECRET'"))
         }
-        var found: Token?
-        for token in tokens where token.hasSecret(secret.utf8) { found = token }
-        if found == nil, let identity, IdentityProvider.isToken(secret) {
-            do throws(Problem) {
-                found = try verified.token(secret, by: identity) { name in tokens.contains { $0.name == name } }
-            } catch {
-                if identity.mayNeedNewerKeys(secret), control.requestKeys() || identity.lacksKeys {
-                    throw AccessRefusal(
-                        Problem(.serviceUnavailable, "the keys of the identity provider are being fetched; try again"))
-                }
-                throw AccessRefusal(unauthorized(error.detail, error: "invalid_token"))
-            }
-        }
-        guard let found else { throw AccessRefusal(unauthorized("the token is unknown", error: "invalid_token")) }
+        let found = try token(withSecret: secret)
         if let expiry = found.expiresAt, found.hasExpired {
             let detail =
                 "the secret must not have expired; this one of the token '\(found.name)' expired at \(expiry.rfc3339)"
@@ -90,17 +90,48 @@ final class AccessGate {
                 throw AccessRefusal(Problem(.badRequest, OnBehalfOf.rule), token: found)
             }
             found.noteUse()
-            let token = Token(caller, of: found)
-            guard scope.admits(token) else {
-                throw AccessRefusal(Problem(.forbidden, scope.refusal(of: token)), token: token)
-            }
-            return admission(by: token, to: scope)
+            return try admit(Token(caller, of: found), to: scope)
         }
-        guard scope.admits(found) else {
-            throw AccessRefusal(Problem(.forbidden, scope.refusal(of: found)), token: found)
-        }
+        let admission = try admit(found, to: scope)
         found.noteUse()
-        return admission(by: found, to: scope)
+        return admission
+    }
+
+    /// - Throws: 403 if the token's scope or projects are not sufficient.
+    private func admit(_ token: Token, to scope: APIRoute.Scope) throws(AccessRefusal) -> Admission {
+        guard scope.admits(token) else {
+            throw AccessRefusal(Problem(.forbidden, scope.refusal(of: token)), token: token)
+        }
+        return admission(by: token, to: scope)
+    }
+
+    private func admission(by token: Token?, to scope: APIRoute.Scope) -> Admission {
+        Admission(token: token, scope: scope, control: control, generation: generation, approval: approval)
+    }
+
+    // MARK: Tokens
+
+    /// Returns the token of the token file with this secret, or else the person whom a signed token names.
+    ///
+    /// - Throws: 401 if the secret is unknown or a signed token is invalid; 503 while the keys of the identity provider
+    ///   are being fetched.
+    private func token(withSecret secret: Substring) throws(AccessRefusal) -> Token {
+        var found: Token?
+        // Compares with all tokens, so that the time does not reveal the position of the right one.
+        for token in tokens where token.hasSecret(secret.utf8) { found = token }
+        if let found { return found }
+        guard let identity, IdentityProvider.isToken(secret) else {
+            throw AccessRefusal(unauthorized("the token is unknown", error: "invalid_token"))
+        }
+        do throws(Problem) {
+            return try verified.token(secret, by: identity) { name in tokens.contains { $0.name == name } }
+        } catch {
+            if identity.mayNeedNewerKeys(secret), control.requestKeys() || identity.lacksKeys {
+                throw AccessRefusal(
+                    Problem(.serviceUnavailable, "the keys of the identity provider are being fetched; try again"))
+            }
+            throw AccessRefusal(unauthorized(error.detail, error: "invalid_token"))
+        }
     }
 
     /// Returns the secret of the token that made the ticket; `nil` if there is none, or the ticket has expired.
@@ -112,10 +143,7 @@ final class AccessGate {
 
     private var isOpen: Bool { tokens.isEmpty && identity == nil }
 
-    private func admission(by token: Token?, to scope: APIRoute.Scope) -> Admission {
-        Admission(token: token, scope: scope, control: control, generation: generation, approval: approval)
-    }
-
+    /// Copies the tokens and the identity provider if they have been replaced.
     private func refresh() {
         let current = control.currentGeneration
         guard current != generation else { return }
@@ -134,6 +162,8 @@ final class AccessGate {
     }
 }
 
+@available(*, unavailable) extension AccessGate: Sendable {}
+
 /// Why a caller is not admitted.
 struct AccessRefusal: Error {
     let problem: Problem
@@ -146,4 +176,31 @@ struct AccessRefusal: Error {
     }
 }
 
-@available(*, unavailable) extension AccessGate: Sendable {}
+/// The token that admitted a request, and the scope that the route requires. A response that is still being sent when
+/// tokens are replaced checks with ``isValid`` whether it may continue.
+struct Admission: Sendable {
+    /// The token; `nil` if the route or the server requires none.
+    let token: Token?
+    let scope: APIRoute.Scope
+    let control: AccessControl
+    /// The generation of the tokens that were searched.
+    let generation: UInt64
+    /// The approval by which the request makes a proposed change; `nil` for other requests.
+    let approval: Approval?
+
+    static let revoked = Problem(.unauthorized, "the token is no longer valid")
+
+    /// Whether the request would still be admitted.
+    var isValid: Bool {
+        if let token, token.hasExpired { return false }
+        guard control.currentGeneration != generation, scope != .none else { return true }
+        guard let token else { return control.isOpen }
+        if let person = token.person { return control.identity?.admits(person) ?? false }
+        if let edge = token.edge {
+            return control.tokens.contains { $0.hasSecret(of: edge) && $0.scope == .edge }
+        }
+        return control.tokens.contains {
+            $0.hasSecret(of: token) && $0.projects == token.projects && scope.admits($0)
+        }
+    }
+}

@@ -5,8 +5,11 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// An identity provider whose JSON Web Tokens (RFC 7519) this server accepts. Their claims determine the name of a
-/// person and the scope.
+/// An identity provider whose JSON Web Tokens (RFC 7519) this server accepts, so that people can sign in with their own
+/// accounts. The claims of a token determine the name of the person, the scope and the projects.
+///
+/// ``AccessGate`` passes each secret that has the form of a signed token to ``token(_:at:isTaken:)``. If that fails
+/// because the provider may have published newer keys (``mayNeedNewerKeys(_:)``), the server fetches them.
 public struct IdentityProvider: Sendable {
     /// The claims that a token must have.
     public struct Settings: Sendable {
@@ -38,6 +41,8 @@ public struct IdentityProvider: Sendable {
     private static let leeway = TimeSpan.minutes(1)
     /// The maximum length of a token in bytes.
     static let longestToken = 8 * 1_024
+    /// The start of every signed token: `{"` in base64url, because the header is a JSON object.
+    static let tokenPrefix = "eyJ"
 
     /// - Parameters:
     ///   - keys: a set of public keys (RFC 7517); `nil` if none could be fetched yet.
@@ -54,31 +59,9 @@ public struct IdentityProvider: Sendable {
         guard !rules.isEmpty else { throw IdentityFileError("the map of scopes has no line 'scope value'") }
     }
 
-    /// Whether a token that was accepted before would also be accepted with the current keys and rules.
-    func admits(_ person: Token.Person) -> Bool {
-        keys.contains { $0.publicKey == person.publicKey } && rules.contains(person.rule)
-    }
-
-    /// Whether there are no keys yet.
-    var lacksKeys: Bool { keys.isEmpty }
-
-    /// Whether a refused token may be valid by keys that the provider has published since.
-    func mayNeedNewerKeys(_ text: Substring) -> Bool {
-        let parts = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-        guard text.utf8.count <= Self.longestToken, parts.count == 3, let header = Self.object(parts[0]),
-            let algorithm = header["alg"]?.string.flatMap(JSONWebKey.Algorithm.init),
-            Self.object(parts[1])?["iss"]?.string == settings.issuer, let signature = Base64URL.decode(parts[2])
-        else { return false }
-        let content = Array(parts[0]) + [UInt8(ascii: ".")] + Array(parts[1])
-        let id = header["kid"]?.string
-        return !keys.contains { key in
-            key.algorithm == algorithm && (id.map { $0 == key.id } ?? key.verifies(signature, of: content))
-        }
-    }
-
     /// Whether a secret has the form of a token of an identity provider: three parts, of which the first is an object.
     static func isToken(_ secret: Substring) -> Bool {
-        secret.hasPrefix("eyJ") && secret.utf8.count { $0 == UInt8(ascii: ".") } == 2
+        secret.hasPrefix(tokenPrefix) && secret.utf8.count { $0 == UInt8(ascii: ".") } == 2
     }
 
     /// Verifies a token (RFC 7515 §5.2, RFC 7519 §7.2, RFC 8725).
@@ -87,102 +70,133 @@ public struct IdentityProvider: Sendable {
     ///   could not distinguish the holders.
     /// - Throws: 401 with the reason.
     func token(_ text: Substring, at now: Instant, isTaken: (String) -> Bool) throws(Problem) -> Token {
-        func refused(_ reason: String) -> Problem { Problem(.unauthorized, reason) }
         guard text.utf8.count <= Self.longestToken else {
-            throw refused("a signed token must have at most \(Self.longestToken) bytes; got \(text.utf8.count)")
+            throw Self.refused("a signed token must have at most \(Self.longestToken) bytes; got \(text.utf8.count)")
         }
-        let parts = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-        guard parts.count == 3, let header = Self.object(parts[0]), let claims = Self.object(parts[1]),
-            let signature = Base64URL.decode(parts[2])
-        else {
-            throw refused("a signed token must have a header, claims and a signature in base64url (RFC 7515)")
+        guard let signed = SignedToken(text) else {
+            throw Self.refused("a signed token must have a header, claims and a signature in base64url (RFC 7515)")
         }
-        let key = try key(header, refused)
-        guard key.verifies(signature, of: Array(parts[0]) + [UInt8(ascii: ".")] + Array(parts[1])) else {
-            throw refused("the token must be signed by the key of the identity provider that it names; it is not")
+        let key = try key(namedBy: signed.header)
+        guard key.verifies(signed.signature, of: signed.signedContent) else {
+            throw Self.refused("the token must be signed by the key of the identity provider that it names; it is not")
         }
-        let expiry = try check(claims, at: now, refused)
-        let name = try name(claims, refused)
+        let expiry = try expiry(checking: signed.claims, at: now)
+        let name = try name(in: signed.claims)
         guard !isTaken(name) else {
-            throw refused("the claim `\(settings.nameClaim)` must not be the name of a token of the token file")
+            throw Self.refused("the claim `\(settings.nameClaim)` must not be the name of a token of the token file")
         }
-        let values = Self.values(of: settings.scopesClaim, in: claims)
+        let values = Self.values(of: settings.scopesClaim, in: signed.claims)
         guard let rule = rules.first(where: { values.contains($0.value) }) else {
-            throw refused(
+            throw Self.refused(
                 "the claim `\(settings.scopesClaim)` must have a value that is mapped to a scope; it has none")
         }
         return Token(
             name: name, expiresAt: expiry,
-            person: Token.Person(publicKey: key.publicKey, rule: rule, subject: claims["sub"]?.string))
+            person: Token.Person(publicKey: key.publicKey, rule: rule, subject: signed.claims["sub"]?.string))
     }
 
-    private func key(_ header: JSONObject, _ refused: (String) -> Problem) throws(Problem) -> JSONWebKey {
+    /// Whether a token that was accepted before would also be accepted with the current keys and rules.
+    func admits(_ person: Token.Person) -> Bool {
+        keys.contains { $0.publicKey == person.publicKey } && rules.contains(person.rule)
+    }
+
+    // MARK: Newer keys
+
+    /// Whether there are no keys yet.
+    var lacksKeys: Bool { keys.isEmpty }
+
+    /// Whether a refused token may be valid by keys that the provider has published since the keys were fetched: it is
+    /// of this issuer, and no known key has its `kid`, or verifies it if it has no `kid`.
+    func mayNeedNewerKeys(_ text: Substring) -> Bool {
+        guard text.utf8.count <= Self.longestToken, let signed = SignedToken(text),
+            let algorithm = signed.header["alg"]?.string.flatMap(JSONWebKey.Algorithm.init),
+            signed.claims["iss"]?.string == settings.issuer
+        else { return false }
+        let id = signed.header["kid"]?.string
+        return !keys.contains { key in
+            guard key.algorithm == algorithm else { return false }
+            if let id { return key.id == id }
+            return key.verifies(signed.signature, of: signed.signedContent)
+        }
+    }
+
+    // MARK: Checks
+
+    private static func refused(_ reason: String) -> Problem { Problem(.unauthorized, reason) }
+
+    /// Returns the key that the header names by `kid`. A token without `kid` is verified by the only key for its
+    /// algorithm.
+    private func key(namedBy header: JSONObject) throws(Problem) -> JSONWebKey {
         guard let name = header["alg"]?.string, let algorithm = JSONWebKey.Algorithm(rawValue: name) else {
             let known = JSONWebKey.Algorithm.allCases.map(\.rawValue).joined(separator: ", ")
-            throw refused("`alg` of a signed token must be one of \(known)")
+            throw Self.refused("`alg` of a signed token must be one of \(known)")
         }
         guard header["crit"] == nil else {
-            throw refused("a signed token must need no extension; this has `crit`")
+            throw Self.refused("a signed token must need no extension; this has `crit`")
         }
         if let type = header["typ"] {
             let name = type.string?.lowercased() ?? ""
             guard ["jwt", "at+jwt", "application/at+jwt"].contains(name) else {
-                throw refused("`typ` of a signed token must be JWT or at+jwt")
+                throw Self.refused("`typ` of a signed token must be JWT or at+jwt")
             }
         }
         let suitable = keys.filter { $0.algorithm == algorithm }
         if let id = header["kid"] {
             guard let key = suitable.first(where: { $0.id != nil && $0.id == id.string }) else {
-                throw refused("`kid` of a signed token must name a key of the identity provider for \(name)")
+                throw Self.refused("`kid` of a signed token must name a key of the identity provider for \(name)")
             }
             return key
         }
         guard suitable.count == 1, let key = suitable.first else {
-            throw refused(
+            throw Self.refused(
                 "a signed token must have a `kid`: the identity provider has several keys, or none, for \(name)")
         }
         return key
     }
 
+    /// Checks the issuer, the audience and the times of a token.
+    ///
     /// - Returns: when the token expires.
-    private func check(
-        _ claims: JSONObject, at now: Instant, _ refused: (String) -> Problem
-    ) throws(Problem) -> Instant {
+    private func expiry(checking claims: JSONObject, at now: Instant) throws(Problem) -> Instant {
         guard claims["iss"]?.string == settings.issuer else {
-            throw refused("`iss` of a signed token must be '\(settings.issuer)'")
+            throw Self.refused("`iss` of a signed token must be '\(settings.issuer)'")
         }
         let audiences = claims["aud"]?.array ?? claims["aud"].map { [$0] } ?? []
         guard audiences.contains(.string(settings.audience)) else {
-            throw refused("`aud` of a signed token must have '\(settings.audience)'")
+            throw Self.refused("`aud` of a signed token must have '\(settings.audience)'")
         }
-        guard let expiry = Self.time("exp", claims) else { throw refused("a signed token must have `exp`, a number") }
+        guard let expiry = Self.time("exp", claims) else {
+            throw Self.refused("a signed token must have `exp`, a number")
+        }
         guard expiry + Self.leeway > now else {
-            throw refused("a signed token must not have expired; this one expired at \(expiry.rfc3339)")
+            throw Self.refused("a signed token must not have expired; this one expired at \(expiry.rfc3339)")
         }
         if claims["nbf"] != nil {
             guard let start = Self.time("nbf", claims), start - Self.leeway <= now else {
-                throw refused("`nbf` of a signed token must be a time that has come")
+                throw Self.refused("`nbf` of a signed token must be a time that has come")
             }
         }
         return expiry + Self.leeway
     }
 
-    private func name(_ claims: JSONObject, _ refused: (String) -> Problem) throws(Problem) -> String {
+    private func name(in claims: JSONObject) throws(Problem) -> String {
         guard let name = claims[settings.nameClaim]?.string, (1...255).contains(name.utf8.count),
             !name.contains(where: \.isWhitespace), name.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F }),
             name != Author.anonymousName
         else {
-            throw refused("the claim `\(settings.nameClaim)` must be a name of 1 to 255 bytes without white space")
+            throw Self.refused("the claim `\(settings.nameClaim)` must be a name of 1 to 255 bytes without white space")
         }
         return name
     }
 
-    /// Returns the time of a `NumericDate`.
+    /// Returns the time of a `NumericDate` (RFC 7519 §2): seconds since 1970.
     private static func time(_ name: String, _ claims: JSONObject) -> Instant? {
         guard let seconds = claims[name]?.double, (0...Double(1 << 40)).contains(seconds) else { return nil }
         return Instant(milliseconds: Int64(seconds * 1_000))
     }
 
+    /// Returns the texts of a claim. The name of the claim may itself contain dots, as in
+    /// `https://example.com/roles`; otherwise dots separate the members of nested objects.
     private static func values(of claim: String, in claims: JSONObject) -> [String] {
         var value = claims[claim]
         if value == nil {
@@ -192,6 +206,27 @@ public struct IdentityProvider: Sendable {
         }
         return value?.array?.compactMap(\.string) ?? value?.string?.split(separator: " ").map(String.init) ?? []
     }
+}
+
+/// The parts of a token `HEADER.CLAIMS.SIGNATURE` (RFC 7515 §7.1), before any check.
+private struct SignedToken {
+    let header: JSONObject
+    let claims: JSONObject
+    let signature: [UInt8]
+    /// The bytes that the signature signs: `HEADER.CLAIMS`, as they were sent.
+    let signedContent: [UInt8]
+
+    /// - Returns: `nil` if the text does not have three parts in base64url, of which the first two are JSON objects.
+    init?(_ text: Substring) {
+        let parts = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        guard parts.count == 3, let header = Self.object(parts[0]), let claims = Self.object(parts[1]),
+            let signature = Base64URL.decode(parts[2])
+        else { return nil }
+        self.header = header
+        self.claims = claims
+        self.signature = signature
+        signedContent = Array(parts[0]) + [UInt8(ascii: ".")] + Array(parts[1])
+    }
 
     private static func object(_ part: some Sequence<UInt8>) -> JSONObject? {
         guard let bytes = Base64URL.decode(part) else { return nil }
@@ -200,11 +235,13 @@ public struct IdentityProvider: Sendable {
 }
 
 /// The signed tokens that one event loop has verified, by their hashes, so that not every request has to verify a
-/// signature. Refused tokens are not kept.
+/// signature. Refused tokens are not kept. ``AccessGate`` clears it when the keys or the map of scopes are replaced.
 struct VerifiedTokens {
+    /// The SHA-256 hash of a token.
     private struct Digest: Hashable {
         var words: (UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0)
 
+        /// - Returns: `nil` if OpenSSL cannot hash.
         init?(of text: Substring) {
             let bytes = Array(text.utf8)
             let isHashed = bytes.withUnsafeBytes { bytes in
@@ -219,12 +256,14 @@ struct VerifiedTokens {
 
         static func == (left: Digest, right: Digest) -> Bool { left.words == right.words }
 
+        // One word of a cryptographic hash is enough to distribute the tokens.
         func hash(into hasher: inout Hasher) {
             hasher.combine(words.0)
         }
     }
 
     private var tokens: [Digest: Token] = [:]
+    /// The maximum number of tokens. At the limit expired tokens are removed, or else all.
     private static let limit = 1_024
 
     mutating func removeAll() {

@@ -2,15 +2,19 @@ import Definitions
 import HTTPServer
 import HoldfastCore
 
-/// The requests that a server without tokens accepts. It listens on loopback only, and every caller is an admin. But
-/// pages of other sites can make a browser on this host send requests, which must be refused.
+/// Protects a server without tokens from web pages. Such a server listens on loopback only, and every caller is an
+/// admin. But a page of any site can make a browser on this host send requests to it, so these requests are refused.
 struct LocalAccess: Sendable {
     let hosts: AllowedHosts
     let origins: AllowedOrigins?
 
-    /// - Returns: 403 for a request under a host name that another site may control (DNS rebinding), and for a request
-    ///   by a page of another site that would change something. Clients other than browsers do not send
-    ///   `Sec-Fetch-Site`.
+    /// Returns 403 for a request that a page of another site may have caused; `nil` for other requests. Two kinds of
+    /// requests are refused:
+    ///
+    /// - A request with a host name that another site may control, because the page of such a site could read the
+    ///   response (DNS rebinding).
+    /// - A request that would change something and that a browser marks as `Sec-Fetch-Site: cross-site`. Clients other
+    ///   than browsers do not send this field.
     func refusal(of request: borrowing Request, to route: APIRoute) -> Problem? {
         if let host = request.field("host"), !hosts.admits(host) {
             return Problem(
@@ -48,17 +52,22 @@ public struct AllowedHosts: Sendable {
         let parts = list.split(separator: ",", omittingEmptySubsequences: false).map { part in
             String(part.filter { $0 != " " }).lowercased()
         }
-        guard parts.allSatisfy({ !$0.isEmpty && $0.utf8.allSatisfy(Self.isOfName) }) else { return nil }
+        guard parts.allSatisfy({ !$0.isEmpty && $0.utf8.allSatisfy(Self.isHostNameByte) }) else { return nil }
         names = Set(parts)
     }
 
-    private static func isOfName(_ byte: UInt8) -> Bool {
-        byte &- UInt8(ascii: "0") < 10 || byte &- UInt8(ascii: "a") < 26 || "-._".utf8.contains(byte)
+    /// Whether a byte may occur in a host name in lower case.
+    private static func isHostNameByte(_ byte: UInt8) -> Bool {
+        (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte)
+            || "-._".utf8.contains(byte)
     }
 
+    /// Whether the server may be called under a host name.
+    ///
     /// - Parameter host: the field `Host`, with or without a port (RFC 9110 §7.2).
     func admits(_ host: String) -> Bool {
-        // A fast path for the usual names, because this runs for each request. An IPv6 address is in brackets.
+        // A fast path for the usual names, because this runs for each request. An IPv6 address, which is in brackets,
+        // and an empty name are admitted, too.
         let isUsual = host.utf8.withContiguousStorageIfAvailable { bytes in
             let end = bytes.firstIndex(of: UInt8(ascii: ":")) ?? bytes.count
             return bytes.first == UInt8(ascii: "[") || end == 0

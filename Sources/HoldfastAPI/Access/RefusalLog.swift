@@ -5,17 +5,18 @@ import HoldfastCore
 import Logging
 internal import Synchronization
 
-/// Logs refused logins at a limited rate, because peers decide how many there are. The rest are counted, and the count
-/// is logged.
+/// Logs requests that ``AccessGate`` refused: at most 10 lines per second, because peers decide how many refusals there
+/// are. Further refusals are only counted, and the count is logged a second later.
 public final class RefusalLog: Sendable {
     private struct State {
         /// The end of the second in which ``lines`` were written.
         var end = ContinuousClock.now
         var lines = 0
+        /// The number of refusals that were not logged since the last ``RefusalLog/flush()``.
         var leftOut = 0
     }
 
-    private static let linesASecond = 10
+    private static let maximumLinesPerSecond = 10
     /// The longest path that a line quotes, in bytes.
     private static let longestPath = 256
 
@@ -25,7 +26,7 @@ public final class RefusalLog: Sendable {
     private let state = Mutex(State())
     private let total = Atomic<UInt64>(0)
 
-    /// Refusals since the process started.
+    /// The number of refusals since the process started.
     var count: UInt64 { total.load(ordering: .relaxed) }
 
     init(_ logger: Logger, access: AccessControl, proxies: TrustedProxies) {
@@ -39,7 +40,7 @@ public final class RefusalLog: Sendable {
     /// - Parameter path: the path of the request, or of one operation of a batch.
     func record(_ refusal: AccessRefusal, path: String, method: Method, of origin: RequestOrigin) {
         total.add(1, ordering: .relaxed)
-        guard mayWrite() else { return }
+        guard takeLine() else { return }
         var metadata: Logger.Metadata = [
             "status": .stringConvertible(refusal.problem.status.code), "reason": "\(refusal.problem.detail)",
             "method": "\(method.name)", "path": "\(access.loggable(path).shortened(to: Self.longestPath))",
@@ -61,19 +62,22 @@ public final class RefusalLog: Sendable {
             "further requests without permission were refused", metadata: ["left_out": .stringConvertible(leftOut)])
     }
 
-    private func mayWrite() -> Bool {
-        let (mayWrite, isFirst) = state.withLock { state in
+    /// Takes one of the lines of the current second. The first refusal without a line schedules a ``flush()``.
+    ///
+    /// - Returns: whether there was a line left.
+    private func takeLine() -> Bool {
+        let (mayWrite, isFirstLeftOut) = state.withLock { state in
             let now = ContinuousClock.now
             if now >= state.end {
                 state.end = now + .seconds(1)
                 state.lines = 0
             }
             state.lines += 1
-            if state.lines <= Self.linesASecond { return (true, false) }
+            if state.lines <= Self.maximumLinesPerSecond { return (true, false) }
             state.leftOut += 1
             return (false, state.leftOut == 1)
         }
-        if isFirst { DispatchQueue.global().asyncAfter(deadline: .now() + 1) { [weak self] in self?.flush() } }
+        if isFirstLeftOut { DispatchQueue.global().asyncAfter(deadline: .now() + 1) { [weak self] in self?.flush() } }
         return mayWrite
     }
 }

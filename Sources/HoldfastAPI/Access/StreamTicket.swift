@@ -1,11 +1,12 @@
 import Chronology
 import Storage
 
-/// A credential in a URL, for browsers' `EventSource`, which sends no `Authorization`. It can only open a stream of
-/// changes.
+/// A credential in a URL, for browsers' `EventSource`, which cannot send `Authorization`. A ticket can only open a
+/// stream of changes.
 ///
-/// It consists of its expiry and a code (HMAC-SHA-256) made with the token's secret. Every server with the same tokens
-/// therefore accepts it, until the token is removed.
+/// A ticket is `EXPIRY.CODE`, where the code is an HMAC-SHA-256 of the expiry with the secret of a token as key.
+/// Servers store no tickets: every server with the same tokens accepts a ticket, until it expires or the token is
+/// removed.
 struct StreamTicket {
     /// The expiry in seconds since 1970.
     let expiry: Int64
@@ -42,6 +43,9 @@ struct StreamTicket {
         let expected = Array(StreamTicket(for: token, expiry: expiry).text.utf8)
         let given = Array(text.utf8)
         guard expected.count == given.count else { return false }
-        return zip(expected, given).reduce(0) { $0 | ($1.0 ^ $1.1) } == 0
+        // Compares in constant time.
+        var difference: UInt8 = 0
+        for (left, right) in zip(expected, given) { difference |= left ^ right }
+        return difference == 0
     }
 }

@@ -1,4 +1,3 @@
-import Bucketing
 import CCrypto
 import Chronology
 import Glibc
@@ -7,8 +6,13 @@ public import JSON
 import Storage
 internal import Synchronization
 
-/// A bearer token: a secret with a name, a scope, and optionally the projects to which it is bound. A class, because
-/// event loops share the time of the last use.
+/// The identity of a caller: a name, a scope, and optionally the projects to which it is bound. There are three kinds:
+///
+/// - A token of the token file, which has a secret that requests send.
+/// - The token of a ``person`` whom an identity provider has signed in.
+/// - The token of a caller of an ``edge``, which forwards the caller's requests.
+///
+/// It is a class, because event loops share the time of the last use.
 public final class Token: Sendable {
     /// The permissions of a token:
     ///
@@ -17,13 +21,14 @@ public final class Token: Sendable {
     /// - `write` includes `client` and `read`.
     /// - `attributes` includes `read`, but neither of `attributes` and `write` includes the other, so that an app
     ///   cannot read the attributes that it sets.
-    /// - `edge` allows what other servers need that follow this one.
-    /// - `definitions`, `export` and `metrics` are for programs that read these. They do not allow to read a single
-    ///   user.
+    /// - `edge` allows what an edge needs: a server that keeps a copy of this server's data.
+    /// - `definitions`, `export` and `metrics` are for programs that read one of these. They do not allow to read a
+    ///   single user.
     /// - `admin` includes all.
     public enum Scope: String, Sendable, CaseIterable {
         case client, read, write, attributes, definitions, export, metrics, edge, admin
 
+        /// Whether a token of this scope may call a route that requires the other scope.
         func allows(_ needed: Scope) -> Bool {
             switch self {
             case .admin: true
@@ -36,9 +41,20 @@ public final class Token: Sendable {
         init?(name: Substring) { self.init(rawValue: String(name)) }
     }
 
+    /// The claims that have admitted a person. They are checked again after a change of the keys or of the map of
+    /// scopes.
+    struct Person: Sendable {
+        /// The key that verified the signature.
+        let publicKey: [UInt8]
+        let rule: IdentityProvider.ScopeRule
+        /// The claim `sub`.
+        let subject: String?
+    }
+
     public let scope: Scope
     /// The name of the holder in logs, which never show the secret.
     public let name: String
+    /// The secret; empty for a person and for a caller of an edge.
     private let secret: [UInt8]
     /// When the secret expires; `nil` for never.
     let expiresAt: Instant?
@@ -53,6 +69,7 @@ public final class Token: Sendable {
     /// The minimum length of a secret, in bytes.
     static let minimumSecretLength = 16
 
+    /// Creates a token of the token file.
     init(
         scope: Scope, name: String, secret: [UInt8], expiresAt: Instant? = nil, projects: ProjectAccess = .all
     ) {
@@ -65,16 +82,7 @@ public final class Token: Sendable {
         self.expiresAt = expiresAt
     }
 
-    /// The claims that have admitted a person. They are checked again after a change of the keys or of the map of
-    /// scopes.
-    struct Person: Sendable {
-        let publicKey: [UInt8]
-        let rule: IdentityProvider.ScopeRule
-        /// The claim `sub`.
-        let subject: String?
-    }
-
-    /// The token of a person. It has no secret that a request could send.
+    /// Creates the token of a person. It has no secret that a request could send.
     init(name: String, expiresAt: Instant, person: Person) {
         scope = person.rule.scope
         projects = person.rule.projects
@@ -85,12 +93,12 @@ public final class Token: Sendable {
         secret = []
     }
 
-    /// The token of a caller of an edge. It has no secret that a request could send.
+    /// Creates the token of a caller of an edge. It has no secret that a request could send.
     init(_ caller: OnBehalfOf, of edge: Token) {
         scope = caller.scope
         projects = caller.projects
         person = nil
-        // Two words or more, which names in the token file cannot have.
+        // The name has spaces, so it differs from all names of the token file, which are single words.
         name = "\(caller.name) via \(edge.name)"
         secret = []
         expiresAt = edge.expiresAt
@@ -100,7 +108,9 @@ public final class Token: Sendable {
     /// Whether the secret has expired by now.
     var hasExpired: Bool { expiresAt.map { $0 <= systemWallClock() } ?? false }
 
-    /// Compares in constant time for secrets of equal length.
+    // MARK: The secret
+
+    /// Whether this token has a secret. Compares secrets of equal length in constant time.
     func hasSecret(_ candidate: some Collection<UInt8>) -> Bool {
         guard candidate.count == secret.count else { return false }
         var difference: UInt8 = 0
@@ -109,6 +119,21 @@ public final class Token: Sendable {
     }
 
     func hasSecret(of other: Token) -> Bool { hasSecret(other.secret) }
+
+    /// Returns the HMAC-SHA-256 of a message with the secret as key.
+    func authenticationCode(for message: [UInt8]) -> [UInt8] {
+        HMACSHA256.code(of: message, key: secret)
+    }
+
+    /// The secret, as a request would carry it.
+    var credential: Substring { String(decoding: secret, as: UTF8.self)[...] }
+
+    /// Whether a text contains the secret.
+    func isContained(in text: String) -> Bool {
+        text.utf8.firstRange(of: secret) != nil
+    }
+
+    // MARK: Use
 
     /// Records that a request was admitted.
     func noteUse() {
@@ -127,37 +152,6 @@ public final class Token: Sendable {
         let seconds = lastUse.load(ordering: .relaxed)
         return seconds == 0 ? nil : Instant(secondsSince1970: seconds)
     }
-
-    /// Returns the HMAC-SHA-256 of a message with the secret as key.
-    func authenticationCode(for message: [UInt8]) -> [UInt8] {
-        HMACSHA256.code(of: message, key: secret)
-    }
-
-    /// The secret, as a request would carry it.
-    var credential: Substring { String(decoding: secret, as: UTF8.self)[...] }
-
-    /// Whether a text contains the secret.
-    func isContained(in text: String) -> Bool {
-        text.utf8.firstRange(of: secret) != nil
-    }
-}
-
-/// OpenSSL's library, which tokens and signatures need.
-public enum CryptographyLibrary {
-    public static var isInstalled: Bool { crypto_is_available() == 1 }
-}
-
-enum HMACSHA256 {
-    static func code(of message: [UInt8], key: [UInt8]) -> [UInt8] {
-        var code = [UInt8](repeating: 0, count: 32)
-        if crypto_is_available() == 0
-            || HMAC(EVP_sha256(), key, Int32(clamping: key.count), message, message.count, &code, nil) == nil
-        {
-            // The library may be missing, or a system policy may refuse the key. A random code never matches.
-            for index in code.indices { code[index] = .random(in: 0...255) }
-        }
-        return code
-    }
 }
 
 extension Token {
@@ -166,6 +160,7 @@ extension Token {
         .array(tokens.map { .object($0.auditDescription) })
     }
 
+    /// The token as the audit log shows it.
     var auditDescription: JSONObject {
         var description = JSONObject()
         description["name"] = .string(name)
@@ -176,122 +171,23 @@ extension Token {
     }
 }
 
-/// A token file that cannot be used.
-public struct TokenFileError: Error, CustomStringConvertible {
-    public let line: Int
-    public let reason: String
-
-    public var description: String { "line \(line): \(reason)" }
+/// OpenSSL's library, which is loaded when it is first needed. Signed tokens, tickets and signatures need it.
+public enum CryptographyLibrary {
+    /// Whether the library can be loaded.
+    public static var isInstalled: Bool { crypto_is_available() == 1 }
 }
 
-extension Token {
-    /// The number of secrets that a name may have at once: the one in use and the one that replaces it.
-    private static let secretLimit = 2
-
-    /// Parses lines of `scope name secret`, optionally followed by `expires=DATE` and `projects=KEY,KEY`. Empty lines
-    /// and lines that begin with `#` are skipped.
-    ///
-    /// - Throws: ``TokenFileError``, which does not quote the line: if name and secret are swapped, the secret must not
-    ///   reach a log.
-    public static func parse(_ text: String) throws(TokenFileError) -> [Token] {
-        var tokens: [Token] = []
-        for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).enumerated() {
-            let words = line.split(whereSeparator: \.isWhitespace)
-            guard let first = words.first, !first.hasPrefix("#") else { continue }
-            func wrong(_ reason: String) -> TokenFileError { TokenFileError(line: index + 1, reason: reason) }
-            guard words.count >= 3, let properties = Properties(words.dropFirst(3)) else {
-                throw wrong(
-                    "a line must be 'scope name secret', each a single word; behind it may be 'expires=DATE' and 'projects=KEY,KEY'"
-                )
-            }
-            guard let scope = Scope(name: first) else {
-                throw wrong(scopeRule)
-            }
-            let name = String(words[1])
-            let secret = Array(words[2].utf8)
-            guard secret.count >= minimumSecretLength else {
-                throw wrong("the secret must have at least \(minimumSecretLength) characters; got \(secret.count)")
-            }
-            guard name != Author.anonymousName else {
-                throw wrong("the name must not be '\(name)', which stands for callers without a token")
-            }
-            guard !tokens.contains(where: { $0.hasSecret(secret) }) else {
-                throw wrong("each secret must be unique; this one occurs twice")
-            }
-            let token = Token(
-                scope: scope, name: name, secret: secret, expiresAt: try properties.expiry(wrong),
-                projects: try properties.projects(wrong))
-            let others = tokens.filter { $0.name.utf8.elementsEqual(name.utf8) }
-            guard others.count < secretLimit else {
-                throw wrong("a name must have at most \(secretLimit) secrets; this one has more")
-            }
-            guard others.allSatisfy({ $0.scope == scope }) else {
-                throw wrong("both secrets of a name must have the same scope; this one has two scopes")
-            }
-            guard others.allSatisfy({ $0.projects == token.projects }) else {
-                throw wrong("both secrets of a name must be bound to the same projects; these are not")
-            }
-            tokens.append(token)
+/// Message authentication by HMAC with SHA-256 (RFC 2104).
+enum HMACSHA256 {
+    /// Returns the 32 bytes of the code, or random bytes if the code cannot be computed.
+    static func code(of message: [UInt8], key: [UInt8]) -> [UInt8] {
+        var code = [UInt8](repeating: 0, count: 32)
+        if crypto_is_available() == 0
+            || HMAC(EVP_sha256(), key, Int32(clamping: key.count), message, message.count, &code, nil) == nil
+        {
+            // The library may be missing, or a system policy may refuse the key. A random code never matches.
+            for index in code.indices { code[index] = .random(in: 0...255) }
         }
-        return tokens
-    }
-
-    /// Parses lines of `scope value`, optionally followed by `projects=KEY,KEY`.
-    static func parseRules(_ text: String) throws(TokenFileError) -> [IdentityProvider.ScopeRule] {
-        var rules: [IdentityProvider.ScopeRule] = []
-        for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).enumerated() {
-            let words = line.split(whereSeparator: \.isWhitespace)
-            guard let first = words.first, !first.hasPrefix("#") else { continue }
-            func wrong(_ reason: String) -> TokenFileError { TokenFileError(line: index + 1, reason: reason) }
-            guard words.count >= 2, let properties = Properties(words.dropFirst(2)), try properties.expiry(wrong) == nil
-            else {
-                throw wrong("a line must be 'scope value', each a single word; behind it may be 'projects=KEY,KEY'")
-            }
-            guard let scope = Scope(name: first) else { throw wrong(scopeRule) }
-            rules.append(
-                IdentityProvider.ScopeRule(
-                    scope: scope, value: String(words[1]), projects: try properties.projects(wrong)))
-        }
-        return rules
-    }
-
-    private static let scopeRule =
-        "the scope must be client, read, write, attributes, definitions, export, metrics, edge or admin"
-
-    /// The properties after the secret, each of which may occur once.
-    private struct Properties {
-        private var expires: Substring?
-        private var bound: Substring?
-
-        /// - Returns: `nil` if a property is unknown, or occurs twice.
-        init?(_ words: ArraySlice<Substring>) {
-            for word in words {
-                if expires == nil, word.hasPrefix("expires=") {
-                    expires = word.dropFirst("expires=".count)
-                } else if bound == nil, word.hasPrefix("projects=") {
-                    bound = word.dropFirst("projects=".count)
-                } else {
-                    return nil
-                }
-            }
-        }
-
-        /// Parses an RFC 3339 time, or a date, which stands for its first moment in UTC.
-        func expiry(_ wrong: (String) -> TokenFileError) throws(TokenFileError) -> Instant? {
-            guard let text = expires else { return nil }
-            guard let time = Instant(rfc3339: text.contains("T") ? String(text) : text + "T00:00:00Z") else {
-                throw wrong("DATE in expires=DATE must be like 2026-12-31 or 2026-12-31T18:00:00Z")
-            }
-            return time
-        }
-
-        func projects(_ wrong: (String) -> TokenFileError) throws(TokenFileError) -> ProjectAccess {
-            guard let bound else { return .all }
-            let keys = bound.split(separator: ",", omittingEmptySubsequences: false).map(String.init)
-            guard keys.allSatisfy({ (try? SDKKey.check($0)) != nil }) else {
-                throw wrong("projects=KEY,KEY must have SDK keys, separated by commas")
-            }
-            return ProjectAccess(only: keys)
-        }
+        return code
     }
 }

@@ -5,18 +5,25 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /edge/v1/changes`: makes saves and decisions of an edge's clients. The response also has the lines of the feed
-/// up to these changes, so that one round trip updates the edge's copy.
+/// `POST /edge/v1/changes`: stores the profile saves and variation assignments that an edge makes for its clients. The
+/// response also has the lines of the feed up to these changes, so that one round trip updates the edge's copy.
+///
+/// The request is `{"after":CURSOR?,"generation":EPOCH?,"changes":[…]}`. Each change is stored or fails by itself. The
+/// response has one line with the results in order, and then the lines of the feed after the cursor `after`:
+///
+///     {"results":[{"existed":true,"changed":true,"profile":…,"refused":[]},{"error":"overloaded","reason":…}],…}
+///     {…a line of the feed…}
 struct EdgeChangesEndpoint {
     let store: any StoreSession
     let feed: FeedEndpoint
 
-    /// The maximum number of lines that follow the results.
-    private static let mostLines = 10_000
+    /// The maximum number of feed lines in a response.
+    private static let maximumFeedLines = 10_000
 
-    /// The first line of the response has the results in order. The lines of the feed after `after` follow, unless it
-    /// is `null`. Nothing is changed if the edge follows another `generation`, because its decisions were made by other
-    /// definitions.
+    /// Stores the changes, and responds with their results. Without `after` the response has no lines of the feed.
+    ///
+    /// - Throws: 410 if the edge follows another `generation`. Nothing is changed then, because the edge made its
+    ///   decisions by other definitions.
     func post(_ body: [UInt8], _ call: Call) async throws -> Response {
         let object = try JSONInput.parse(body).object("a request", knowing: ["after", "generation", "changes"])
         try await feed.presence?.expect(object, call)
@@ -33,19 +40,30 @@ struct EdgeChangesEndpoint {
 
     // MARK: Changes
 
+    /// Parses and stores the elements of `changes`.
+    ///
+    /// - Returns: the result of each element, or the error of an element that cannot be parsed.
     private func submit(_ elements: [JSONValue]) async -> [Result<ProfileChangeResult, any Error>] {
         let changes = elements.enumerated().map { index, element -> Result<ProfileChange, any Error> in
             Result { try Self.change(element, at: JSONPointer().appending("changes").appending(index)) }
         }
         let accepted = changes.compactMap { try? $0.get() }
+        // The outcomes of the accepted changes only, in order.
         var outcomes = await settled { store.submit(accepted, by: nil, $0) }[...]
-        return changes.map { change in
-            change.flatMap { _ in
-                outcomes.popFirst().map { $0.mapError { $0 } } ?? .failure(StorageError.closed)
+        return changes.map { change -> Result<ProfileChangeResult, any Error> in
+            switch change {
+            case .failure(let error): return .failure(error)
+            case .success:
+                switch outcomes.popFirst() {
+                case .success(let result)?: return .success(result)
+                case .failure(let error)?: return .failure(error)
+                case nil: return .failure(StorageError.closed)
+                }
             }
         }
     }
 
+    /// Parses `{"user_id":TEXT,"operation":{…}}`. An `author` is accepted, but not used.
     private static func change(_ value: JSONValue, at place: JSONPointer) throws(CoreError) -> ProfileChange {
         let object = try value.object("a change", knowing: ["user_id", "operation", "author"], at: place)
         let userID = try ProfileInput.checkUserID(
@@ -58,6 +76,11 @@ struct EdgeChangesEndpoint {
         return ProfileChange(userID: userID, operation: try Self.operation(operation, at: pointer))
     }
 
+    /// Parses an operation. Its `kind` determines the other members:
+    ///
+    /// - `replace`: `map`
+    /// - `save`: `map` and `on_conflict`
+    /// - `assign`: `proposals`, `decided_with` and `anonymous_id`
     private static func operation(
         _ object: JSONObject, at place: JSONPointer
     ) throws(CoreError) -> ProfileChange.Operation {
@@ -72,20 +95,7 @@ struct EdgeChangesEndpoint {
                     at: place.appending("on_conflict"))
             }
             return .save(try map(object, at: place), onConflict: rule)
-        case "assign":
-            let candidates = try object.elements("proposals", limit: .max, in: place)
-            guard let version = object["decided_with"]?.integer else {
-                throw CoreError(
-                    .invalid, "`decided_with` must be the version of a datafile", at: place.appending("decided_with"))
-            }
-            var decided: [ProfileChange.Candidate] = []
-            for (index, candidate) in candidates.enumerated() {
-                decided.append(try Self.candidate(candidate, at: place.appending("proposals").appending(index)))
-            }
-            let anonymousID = try object.optionalText("anonymous_id", in: place).map { text throws(CoreError) in
-                try ProfileInput.checkUserID(text, at: place.appending("anonymous_id"))
-            }
-            return .assign(decided, decidedWith: version, anonymousID: anonymousID)
+        case "assign": return try assignments(object, at: place)
         default:
             throw CoreError(
                 .invalid,
@@ -94,6 +104,26 @@ struct EdgeChangesEndpoint {
         }
     }
 
+    /// Parses the assignments that an edge has decided on.
+    private static func assignments(
+        _ object: JSONObject, at place: JSONPointer
+    ) throws(CoreError) -> ProfileChange.Operation {
+        let proposals = try object.elements("proposals", limit: .max, in: place)
+        guard let version = object["decided_with"]?.integer else {
+            throw CoreError(
+                .invalid, "`decided_with` must be the version of a datafile", at: place.appending("decided_with"))
+        }
+        var candidates: [ProfileChange.Candidate] = []
+        for (index, proposal) in proposals.enumerated() {
+            candidates.append(try candidate(proposal, at: place.appending("proposals").appending(index)))
+        }
+        let anonymousID = try object.optionalText("anonymous_id", in: place).map { text throws(CoreError) in
+            try ProfileInput.checkUserID(text, at: place.appending("anonymous_id"))
+        }
+        return .assign(candidates, decidedWith: version, anonymousID: anonymousID)
+    }
+
+    /// Parses the member `map`: experiment ids, each with a variation id.
     private static func map(_ object: JSONObject, at place: JSONPointer) throws(CoreError) -> ExperimentBucketMap {
         let place = place.appending("map")
         guard let map = object["map"]?.object else {
@@ -128,38 +158,44 @@ struct EdgeChangesEndpoint {
     // MARK: The response
 
     /// Responds with the results of committed changes. A failure to read the feed does not affect them.
+    ///
+    /// The first line has `position`, the end of the feed after the changes; `more` if the feed lines do not reach it,
+    /// so that the edge must read on; and `gone` if the changes after the edge's cursor have been deleted.
     private func response(
         _ results: [Result<ProfileChangeResult, any Error>], after: FeedCursor?
     ) async -> Response {
-        var (position, lines, isGone): (FeedCursor?, FeedReader.Batch?, Bool) = (nil, nil, false)
-        var writer = JSONWriter(capacity: 128 + results.count * 256)
-        var rest = JSONWriter(capacity: 256)
+        var end: FeedCursor?
+        var batch: FeedReader.Batch?
+        var isGone = false
+        var feedLines = JSONWriter(capacity: 256)
         if let after {
             do {
-                let end = try await feed.reader.end()
-                position = end
-                let batch = try await feed.reader.read(
-                    after: after, upTo: end, kinds: feed.kinds, limit: Self.mostLines)
-                try await feed.append(batch, to: &rest)
-                lines = batch
+                let position = try await feed.reader.end()
+                end = position
+                let read = try await feed.reader.read(
+                    after: after, upTo: position, kinds: feed.kinds, limit: Self.maximumFeedLines)
+                try await feed.append(read, to: &feedLines)
+                batch = read
             } catch FeedReader.Failure.gone {
                 isGone = true
             } catch {
                 // The response has no lines of the feed; the edge reads them later.
-                rest = JSONWriter()
+                feedLines = JSONWriter()
             }
         }
+        let hasAll = batch?.isUpTo(end) ?? false
+        var writer = JSONWriter(capacity: 128 + results.count * 256)
         writer.beginObject()
         writer.key("results")
         writer.beginArray()
         for result in results { Self.append(result, to: &writer) }
         writer.endArray()
-        writer.member("position", position?.text)
-        writer.member("more", after != nil && !(lines.map { $0.isUpTo(position) } ?? false))
+        writer.member("position", end?.text)
+        writer.member("more", after != nil && !hasAll)
         if isGone { writer.member("gone", true) }
         writer.endObject()
         writer.endLine()
-        return Response(.ok, contentType: MediaType.lines, body: .bytes(writer.finish() + rest.finish()))
+        return Response(.ok, contentType: MediaType.lines, body: .bytes(writer.finish() + feedLines.finish()))
     }
 
     private static func append(_ result: Result<ProfileChangeResult, any Error>, to writer: inout JSONWriter) {

@@ -7,7 +7,7 @@ import JSON
 import Storage
 
 /// `GET /edge/v1/definitions`: projects, datafiles, attributes, segments and forced variations, with the numbers that
-/// this store has given them.
+/// this store has given them. An edge copies them, and waits in this request for newer ones.
 struct EdgeDefinitionsEndpoint {
     let services: Services
     let store: any StoreSession
@@ -15,21 +15,29 @@ struct EdgeDefinitionsEndpoint {
 
     private static let pollInterval = Duration.milliseconds(50)
 
-    /// `?after=CHANGES` is the `changes` of the edge's definitions; 304 if there are no newer ones after
-    /// `?wait=SECONDS`. With `?datafiles_after=VERSION` older datafiles are left out. With `?elements_after=VERSION` datafiles
-    /// come as they are stored: of those in parts what has changed since then, if the store can tell, and otherwise all parts.
-    /// `?generation=` is the epoch of the feed that the edge follows; 410 if it is not that of this store.
+    /// Responds with the definitions, or with 304 if the edge's are the newest. The query has:
+    ///
+    /// - `after=CHANGES`: the `changes` of the definitions that the edge has.
+    /// - `wait=SECONDS`: how long the response waits for newer definitions before it is 304.
+    /// - `datafiles_after=VERSION`: older datafiles are left out.
+    /// - `elements_after=VERSION`: datafiles are sent as they are stored. A large datafile is stored in parts; if the
+    ///   store knows which parts have changed since this version, only these are sent, and otherwise all.
+    /// - `generation=EPOCH`: the epoch of the feed that the edge follows.
+    ///
+    /// - Throws: 410 if this store has another epoch.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["after", "datafiles_after", "elements_after", "generation", "wait"])
         let changes = try Int64(FeedEndpoint.number("after", query, in: -1...Int.max, otherwise: -1))
         let version = try Int64(FeedEndpoint.number("datafiles_after", query, in: 0...Int.max, otherwise: 0))
-        let elements = try Int64(FeedEndpoint.number("elements_after", query, in: 0...Int.max, otherwise: 0))
+        let elementsVersion = try Int64(FeedEndpoint.number("elements_after", query, in: 0...Int.max, otherwise: 0))
         let seconds = try FeedEndpoint.number("wait", query, in: 0...FeedEndpoint.mostSeconds, otherwise: 0)
         let deadline = ContinuousClock.now + .seconds(seconds)
         let newer = StoreQuery.projects(
-            ifChangedSince: changes, datafilesAfter: version, elementsAfter: elements)
+            ifChangedSince: changes, datafilesAfter: version, elementsAfter: elementsVersion)
         var state = try await store.read(newer)
-        while state == nil, try await waits(after: changes, until: deadline) { state = try await store.read(newer) }
+        while state == nil, try await waitForChange(since: changes, until: deadline) {
+            state = try await store.read(newer)
+        }
         if let text = query["generation"] {
             guard let epoch = Int64(text, radix: 16), epoch > 0 else {
                 throw CoreError(.invalid, "`generation` must be the first part of a cursor; got '\(text)'")
@@ -47,8 +55,10 @@ struct EdgeDefinitionsEndpoint {
         }
     }
 
-    /// - Returns: whether this server has noticed newer definitions.
-    private func waits(after changes: Int64, until deadline: ContinuousClock.Instant) async throws -> Bool {
+    /// Waits until this server notices newer definitions than the edge has.
+    ///
+    /// - Returns: `false` after the deadline, or if the server shuts down.
+    private func waitForChange(since changes: Int64, until deadline: ContinuousClock.Instant) async throws -> Bool {
         while !services.changes.isClosed, ContinuousClock.now < deadline {
             if services.projects.snapshot().changes != changes { return true }
             try await Task.sleep(for: Self.pollInterval)
@@ -56,7 +66,8 @@ struct EdgeDefinitionsEndpoint {
         return false
     }
 
-    /// - Parameter hasParts: whether datafiles are written as they are stored.
+    /// - Parameter hasParts: whether datafiles are written as they are stored, whole or in parts. Otherwise each is
+    ///   written as a whole.
     private static func encode(_ state: ProjectState, feed: FeedCursor, hasParts: Bool) -> [UInt8] {
         var writer = JSONWriter(capacity: 1_024)
         writer.beginObject()
@@ -96,6 +107,7 @@ struct EdgeDefinitionsEndpoint {
         return writer.finish()
     }
 
+    /// Writes a datafile that is stored as a whole, in parts, or as the parts that have changed since a version.
     private static func append(_ body: StoredDatafile.Body, to writer: inout JSONWriter) {
         switch body {
         case .whole(let content): writer.member("content", base64URL: content)

@@ -7,7 +7,16 @@ import Storage
 
 /// A batch of events from an edge's outbox. Each element has the number of its `entry` in the outbox, so that an
 /// invalid element can be refused without affecting the others.
+///
+/// ``EdgeEventsEndpoint`` processes a batch in four steps:
+///
+/// 1. It adds the elements of the request (``addEvent(_:at:)``, ``addUse(_:at:)``).
+/// 2. It drops or moves the events of users who were erased, or merged into an account, after the edge had accepted
+///    the events (``follow(_:)``).
+/// 3. It adds the variation to exposures without one (``resolve(_:_:)``).
+/// 4. It stores ``events`` and ``uses``, and responds with ``response(_:)``.
 struct EdgeEventBatch {
+    /// An exposure without a variation, because the edge did not know the user's.
     struct Unresolved {
         let entry: Int64?
         var exposure: Exposure
@@ -19,6 +28,14 @@ struct EdgeEventBatch {
         var event: UserEvent
     }
 
+    /// An element that the edge must not send again.
+    private struct Refusal {
+        let entry: Int64
+        let reason: String
+        /// Whether the reason is that the user has no variation.
+        let isUnassigned: Bool
+    }
+
     let projects: [String: Project]
     let now: Instant
     private var elements: [Element] = []
@@ -26,19 +43,27 @@ struct EdgeEventBatch {
     /// The number of events that are dropped, because their users were erased since they were accepted.
     private(set) var erased = 0
     private var lastUses: [LastUse.Subject: LastUse] = [:]
+    /// The entries of uses and dropped events, which the edge may delete.
     private var taken: [Int64] = []
-    private var refused: [(entry: Int64, reason: String, isUnassigned: Bool)] = []
+    private var refused: [Refusal] = []
 
     init(projects: [String: Project], now: Instant) {
         self.projects = projects
         self.now = now
     }
 
+    /// The events to store.
     var events: [UserEvent] { elements.map(\.event) }
+    /// The users of all events, each once.
     var users: [Identifier] { Array(Set(elements.map(\.event.userID) + unresolved.map(\.exposure.userID))) }
+    /// The last use of each subject.
     var uses: [LastUse] { Array(lastUses.values) }
 
-    /// - Throws: 400 for an element without a number by which it could be refused.
+    // MARK: Elements
+
+    /// Adds an element of `events`, or refuses it.
+    ///
+    /// - Throws: 400 for an invalid element without an `entry` by which it could be refused.
     mutating func addEvent(_ value: JSONValue, at place: JSONPointer) throws(CoreError) {
         guard let object = value.object else {
             throw CoreError(.invalid, "an event must be an object; got \(value.kind)", at: place)
@@ -65,6 +90,9 @@ struct EdgeEventBatch {
         }
     }
 
+    /// Adds an element of `uses`, or refuses it. If a subject has several uses, the latest day counts.
+    ///
+    /// - Throws: 400 for an invalid element without an `entry` by which it could be refused.
     mutating func addUse(_ value: JSONValue, at place: JSONPointer) throws(CoreError) {
         let entry = value.object?["entry"]?.integer
         do throws(CoreError) {
@@ -77,15 +105,23 @@ struct EdgeEventBatch {
         }
     }
 
-    /// Drops events that were accepted before their user was erased, and assigns events that were accepted before a
-    /// merge to the account.
+    /// Refuses an element for good. An element without an entry cannot be refused, so the edge would send it again.
+    mutating func refuse(_ entry: Int64?, _ reason: String, isUnassigned: Bool = false) {
+        if let entry { refused.append(Refusal(entry: entry, reason: reason, isUnassigned: isUnassigned)) }
+    }
+
+    // MARK: Removed users
+
+    /// Drops events that were accepted before their user was erased. Events that were accepted before their user was
+    /// merged into an account become events of the account.
     mutating func follow(_ removals: [RemovedUser]) {
         guard !removals.isEmpty else { return }
-        let removals = Dictionary(grouping: removals, by: \.userHash)
-        /// - Returns: `nil` for an event that is dropped.
+        let removalsByUser = Dictionary(grouping: removals, by: \.userHash)
+        /// - Returns: the event of the right user; `nil` for an event that is dropped.
         func followed(_ event: UserEvent) -> UserEvent? {
-            guard let acceptedAt = event.acceptedAt, let ofUser = removals[ErasureRules.hash(event.userID)],
-                let removal = RemovedUser.first(since: acceptedAt, of: ofUser)
+            guard let acceptedAt = event.acceptedAt,
+                let removalsOfUser = removalsByUser[ErasureRules.hash(event.userID)],
+                let removal = RemovedUser.first(since: acceptedAt, of: removalsOfUser)
             else { return event }
             return removal.account.map(event.moved)
         }
@@ -108,10 +144,10 @@ struct EdgeEventBatch {
         taken += dropped.compactMap { $0 }
     }
 
-    mutating func refuse(_ entry: Int64?, _ reason: String, isUnassigned: Bool = false) {
-        if let entry { refused.append((entry, reason, isUnassigned)) }
-    }
+    // MARK: Unresolved exposures
 
+    /// Adds an exposure with the variation that the user has now, or refuses it.
+    ///
     /// - Parameter profile: the profile of the user.
     mutating func resolve(_ element: Unresolved, _ profile: ProfileRecord?) {
         let exposure = element.exposure
@@ -130,10 +166,17 @@ struct EdgeEventBatch {
         }
     }
 
+    // MARK: The response
+
+    /// Returns the body of the response: the numbers of events, and the entries that are taken and refused.
+    ///
     /// - Parameter outcomes: the outcomes of ``events``, in order. Events whose users were removed meanwhile are
-    ///   neither accepted nor refused, so that the edge sends them again.
+    ///   neither taken nor refused, so that the edge sends them again.
     func response(_ outcomes: [EventOutcome]) -> JSONValue {
-        let taken = taken + zip(elements, outcomes).compactMap { $1 == .removed ? nil : $0.entry }
+        let takenEvents: [Int64] = zip(elements, outcomes).compactMap { element, outcome in
+            outcome == .removed ? nil : element.entry
+        }
+        let taken = taken + takenEvents
         return [
             "stored": .integer(Int64(outcomes.count { $0 == .stored || $0 == .notRunning })),
             "repeated": .integer(Int64(outcomes.count { $0 == .repeated })),
@@ -151,34 +194,15 @@ struct EdgeEventBatch {
 
     // MARK: Parsing
 
-    /// The maximum length of an id or key in bytes. Ids and keys in datafiles may be longer than those that clients
-    /// report.
-    private static let longestName = 4_096
-
-    /// - Returns: an exposure without a variation if the edge knows none.
+    /// Parses an exposure or a goal event.
+    ///
+    /// - Returns: the event; an exposure has an empty variation if the edge knows none.
     private func event(_ object: JSONObject, at place: JSONPointer) throws(CoreError) -> UserEvent {
-        let lead = object["lead"]?.integer ?? 0
-        guard (-(1 << 48)...1 << 48).contains(lead) else {
-            throw CoreError(.invalid, "`lead` must be a number of milliseconds", at: place.appending("lead"))
-        }
-        /// Returns a time, corrected by the lead of the edge's clock; never in the future.
-        func time(_ name: String) throws(CoreError) -> Instant {
-            min(try object.time(name, in: place) - .milliseconds(lead), now)
-        }
-        func name(_ member: String) throws(CoreError) -> Identifier {
-            let text = try object.text(member, in: place)
-            guard EventInput.isName(text, limit: Self.longestName) else {
-                throw CoreError(
-                    .invalid,
-                    "`\(member)` must be 1 to \(Self.longestName) bytes long, without NUL; got \(text.utf8.count) bytes",
-                    at: place.appending(member))
-            }
-            return Identifier(text)
-        }
+        let members = try EventMembers(object, at: place, now: now)
         let userID = try ProfileInput.checkUserID(try object.text("user_id", in: place), at: place.appending("user_id"))
-        let happenedAt = try time("happened_at")
-        // Edges of earlier releases do not send it.
-        let acceptedAt = object["accepted_at"] == nil ? happenedAt : try time("accepted_at")
+        let happenedAt = try members.time("happened_at")
+        // Edges of earlier releases do not send `accepted_at`.
+        let acceptedAt = object["accepted_at"] == nil ? happenedAt : try members.time("accepted_at")
         let sdkKey = try object.optionalText("sdk_key", in: place) ?? ""
         let payload = Array(try object.text("payload", in: place).utf8)
         guard try JSONInput.parse(payload).object != nil else {
@@ -187,11 +211,10 @@ struct EdgeEventBatch {
         switch try object.text("kind", in: place) {
         case "exposure":
             var exposure = Exposure(
-                userID: userID, experimentID: try name("experiment_id"), experimentKey: try name("experiment_key"),
-                variationID: object["variation_id"] == nil ? Identifier("") : try name("variation_id"),
-                happenedAt: happenedAt,
-                isChosen: object["is_chosen"]?.bool ?? false, sdkKey: sdkKey,
-                payload: payload)
+                userID: userID, experimentID: try members.name("experiment_id"),
+                experimentKey: try members.name("experiment_key"),
+                variationID: object["variation_id"] == nil ? Identifier("") : try members.name("variation_id"),
+                happenedAt: happenedAt, isChosen: object["is_chosen"]?.bool ?? false, sdkKey: sdkKey, payload: payload)
             exposure.acceptedAt = acceptedAt
             exposure.active = projects[sdkKey]?.allocation(experimentID: exposure.experimentID)
             return .exposure(exposure.enrolling(object["enrolls"]?.bool ?? false, in: projects))
@@ -205,7 +228,8 @@ struct EdgeEventBatch {
             }
             var event = GoalEvent(
                 userID: userID, goal: Identifier(goal), value: value, happenedAt: happenedAt,
-                receivedAt: try time("received_at"), senderID: try name("id"), sdkKey: sdkKey, payload: payload)
+                receivedAt: try members.time("received_at"), senderID: try members.name("id"), sdkKey: sdkKey,
+                payload: payload)
             event.acceptedAt = object["accepted_at"] == nil ? event.receivedAt : acceptedAt
             return .goal(event)
         case let kind:
@@ -216,6 +240,7 @@ struct EdgeEventBatch {
         }
     }
 
+    /// Parses the last use of a flag or a variation.
     private static func use(_ value: JSONValue, at place: JSONPointer) throws(CoreError) -> LastUse {
         let object = try value.object(
             "a use", knowing: ["entry", "sdk_key", "kind", "key", "variation", "day"], at: place)
@@ -232,13 +257,48 @@ struct EdgeEventBatch {
     }
 }
 
-extension JSONObject {
-    /// Returns a required member that is a time.
-    fileprivate func time(_ name: String, in place: JSONPointer) throws(CoreError) -> Instant {
-        guard let time = self[name]?.integer, (0...1 << 48).contains(time) else {
+/// The times, ids and keys of an event. Times are by the edge's clock, which is `lead` milliseconds ahead.
+private struct EventMembers {
+    private let object: JSONObject
+    private let place: JSONPointer
+    private let now: Instant
+    private let lead: Int64
+
+    /// The maximum length of an id or key in bytes. It is greater than the limit for clients, because ids and keys in
+    /// datafiles may be longer.
+    private static let longestName = 4_096
+    /// The maximum of a time in milliseconds since 1970, about the year 10889, and of the lead of a clock.
+    private static let maximumMilliseconds: Int64 = 1 << 48
+
+    init(_ object: JSONObject, at place: JSONPointer, now: Instant) throws(CoreError) {
+        self.object = object
+        self.place = place
+        self.now = now
+        lead = object["lead"]?.integer ?? 0
+        guard (-Self.maximumMilliseconds...Self.maximumMilliseconds).contains(lead) else {
+            throw CoreError(.invalid, "`lead` must be a number of milliseconds", at: place.appending("lead"))
+        }
+    }
+
+    /// Returns a required member that is a time in milliseconds since 1970, corrected by the lead of the edge's clock.
+    /// The time is never in the future.
+    func time(_ name: String) throws(CoreError) -> Instant {
+        guard let time = object[name]?.integer, (0...Self.maximumMilliseconds).contains(time) else {
             throw CoreError(
                 .invalid, "`\(name)` must be a time in milliseconds since 1970", at: place.appending(name))
         }
-        return Instant(milliseconds: time)
+        return min(Instant(milliseconds: time) - .milliseconds(lead), now)
+    }
+
+    /// Returns a required member that is an id or a key.
+    func name(_ member: String) throws(CoreError) -> Identifier {
+        let text = try object.text(member, in: place)
+        guard EventInput.isName(text, limit: Self.longestName) else {
+            throw CoreError(
+                .invalid,
+                "`\(member)` must be 1 to \(Self.longestName) bytes long, without NUL; got \(text.utf8.count) bytes",
+                at: place.appending(member))
+        }
+        return Identifier(text)
     }
 }

@@ -5,17 +5,21 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /edge/v1/events`: stores exposures, goal events and uses of flags of an edge's clients.
+/// `POST /edge/v1/events`: stores exposures, goal events and uses of flags of an edge's clients. An edge keeps them in
+/// an outbox until this server has accepted or refused them.
 struct EdgeEventsEndpoint {
     let services: Services
     let store: any StoreSession
     let feed: FeedEndpoint
 
-    /// Stores all valid events or none. Events that are sent again are not counted twice. The response has the numbers
-    /// of the outbox entries that are accepted, and of those that are refused for good; the edge must keep all others.
-    /// Events that were accepted before their user was erased are accepted, dropped, and counted as `erased`; those
-    /// that were accepted before a login count for the account. 410 if the edge follows another generation; nothing is
-    /// stored then.
+    /// Stores all valid events or none. Events that are sent again are not counted twice.
+    ///
+    /// The response has the numbers of the outbox entries that this server has taken, and of the entries that it
+    /// refuses for good; the edge must keep all others. An event that an edge accepted before its user was erased is
+    /// taken, but dropped, and counted as `erased`. An event that an edge accepted before its user logged in counts for
+    /// the account.
+    ///
+    /// - Throws: 410 if the edge follows another generation; nothing is stored then.
     func post(_ body: [UInt8], _ call: Call) async throws -> Response {
         let object = try JSONInput.parse(body).object("a request", knowing: ["after", "generation", "events", "uses"])
         try await feed.presence?.expect(object, call)
@@ -45,9 +49,9 @@ struct EdgeEventsEndpoint {
 
     /// Adds the user's current variation to exposures without one. Another edge may have assigned it.
     private func resolve(_ batch: inout EdgeEventBatch) async throws(StorageError) {
-        let open = batch.unresolved
-        let profiles = await settled(each: open.map(\.exposure.userID)) { store.profile(of: $0, $1) }
-        for (element, profile) in zip(open, profiles) {
+        let unresolved = batch.unresolved
+        let profiles = await settled(each: unresolved.map(\.exposure.userID)) { store.profile(of: $0, $1) }
+        for (element, profile) in zip(unresolved, profiles) {
             do throws(StorageError) {
                 batch.resolve(element, try profile.get())
             } catch .damaged(let reason) {

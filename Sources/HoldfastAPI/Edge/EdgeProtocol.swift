@@ -1,15 +1,17 @@
 import HTTPServer
 import HoldfastCore
 
-/// The protocol for edges that follow this server: they read stored users and definitions, and send changes and events
-/// of their clients. A token of scope `edge` admits only to these routes.
+/// The protocol for edges. An edge is a server that keeps a copy of this server's users and definitions, so that it can
+/// serve clients nearby, even while this server, its upstream, does not respond. It reads users, definitions and their
+/// changes, and sends changes and events of its clients. A token of scope `edge` admits only to these routes.
 struct EdgeProtocol: WireProtocol {
     let pathPrefixes = ["/edge"]
     let routes: [APIRoute]
 
     /// The maximum number of changes, events or users in a request, and of bytes in its body. Edges send less. The
     /// limits for clients do not apply, because an edge has already accepted the requests.
-    static let (mostElements, mostBytes) = (10_000, 16 << 20)
+    static let mostElements = 10_000
+    static let mostBytes = 16 << 20
 
     init(_ loop: LoopServices) {
         let services = loop.services
@@ -34,7 +36,8 @@ struct EdgeProtocol: WireProtocol {
         ]
     }
 
-    /// Returns a handler that gets the whole body, which may be longer than the bodies of clients.
+    /// Returns a streamed handler that collects the body, which may be longer than the bodies of clients, and calls a
+    /// function with the whole body.
     private static func collecting(
         _ handle: @escaping ([UInt8], Call) async throws -> Response
     ) -> (borrowing Request, Call) throws -> any BodyReceiver {
@@ -58,6 +61,7 @@ struct EdgeProtocol: WireProtocol {
 
 /// Keeps the body of a request until it is complete. Belongs to one event loop.
 final class CollectedBody: BodyReceiver {
+    /// The bytes received so far; `nil` once the body is too large or the client has disconnected.
     private var bytes: [UInt8]? = []
     private let limit: Int
     private let respond: ([UInt8]?) -> Void

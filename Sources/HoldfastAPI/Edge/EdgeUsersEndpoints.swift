@@ -9,8 +9,8 @@ import Storage
 struct EdgeUsersEndpoints {
     let store: any StoreSession
 
-    /// `GET /edge/v1/users`: all users in the byte order of their ids. `?after=USER_ID` resumes after a user, `?limit=N`
-    /// ends after about N. The last line is `{"end":…}` with the `after` of the rest, or `null`.
+    /// `GET /edge/v1/users`: all users in the byte order of their ids. `?after=USER_ID` resumes after a user,
+    /// `?limit=N` ends after about N. The last line is `{"end":…}` with the `after` of the rest, or `null`.
     func list(_ request: borrowing Request, _ call: Call) throws -> Response {
         let query = try request.query(knowing: ["after", "limit"])
         let after = try query["after"].map { text throws(CoreError) in try ProfileInput.checkUserID(text, at: nil) }
@@ -51,6 +51,8 @@ private final class UserCopy: StoredStream {
     private var pageSize = PageSize(atMost: mostRows)
 
     private static let mostRows = 2_048
+    /// The minimum that the query accepts.
+    private static let fewestRows = 3
 
     init(_ store: any StoreSession, after: Identifier?, limit: Int) {
         self.store = store
@@ -61,7 +63,8 @@ private final class UserCopy: StoredStream {
     func next() async throws -> [UInt8]? {
         guard !hasEnded else { return nil }
         guard remaining > 0 else { return end(after) }
-        let page = try await store.read(.userRecords(after: after, limit: max(3, min(pageSize.rows, remaining))))
+        let limit = max(Self.fewestRows, min(pageSize.rows, remaining))
+        let page = try await store.read(.userRecords(after: after, limit: limit))
         remaining -= page.count
         pageSize.adjust(to: page.lines.count)
         guard let end = page.end else { return page.lines + self.end(nil) }
@@ -69,6 +72,9 @@ private final class UserCopy: StoredStream {
         return page.lines
     }
 
+    /// Returns the last line.
+    ///
+    /// - Parameter next: the user after whom the rest begins; `nil` if there is no rest.
     private func end(_ next: Identifier?) -> [UInt8] {
         hasEnded = true
         var writer = JSONWriter()

@@ -7,34 +7,48 @@ import Synchronization
 /// Forwards logins of an edge's clients to the upstream, many in one request: logins that arrive during a request are
 /// collected for the next one.
 ///
-/// The task of one client sends the waiting logins, then the task of one that has arrived meanwhile. If a batch does
-/// not succeed as a whole, for example because a login is refused, its logins are forwarded one by one. Repeating a
-/// login changes nothing.
+/// Each client's request is a ``Job`` in the ``Queue`` of its caller. There is no task that serves the queue. Instead
+/// the tasks of the clients take turns: one sends the request with all waiting logins, and its response is split into
+/// one for each job. Then the first client that has arrived meanwhile sends the next request.
+///
+/// If a request does not succeed as a whole, for example because a login is refused, its jobs are forwarded one by one.
+/// Repeating a login changes nothing.
 final class LoginForwarder: Sendable {
     typealias Forward = (UpstreamRequest) async throws(Problem) -> ForwardedResponse
 
+    /// One client's request with one or more logins.
     private struct Job: Sendable {
         let request: UpstreamRequest
         let logins: [JSONValue]
+        /// Whether the body is an array; the response is then one, too.
         let isArray: Bool
-        let report: @Sendable (Turn) -> Void
+        /// Resumes the client's task.
+        let resume: @Sendable (Turn) -> Void
     }
 
+    /// The outcome of one job; `nil` if it must be forwarded by itself.
+    private typealias Outcome = Result<ForwardedResponse?, Problem>
+
+    /// What the task of a waiting client does next.
     private enum Turn: Sendable {
-        /// The client's task must send these jobs, of which the first is its own.
-        case sends([Job])
-        /// - Parameter response: `nil` if the logins must be forwarded separately.
-        case ends(Result<ForwardedResponse?, Problem>)
+        /// It must send these jobs, of which the first is its own.
+        case send([Job])
+        /// Its job has been sent by another task.
+        case done(Outcome)
     }
 
-    /// The logins of one caller.
-    private struct Line {
+    /// The jobs of one caller that wait, and the number of requests that are being sent.
+    private struct Queue {
         var waiting: [Job] = []
         var requests = 0
 
-        mutating func take() -> [Job] {
-            var (count, logins) = (0, 0)
-            while count < waiting.count, count == 0 || logins + waiting[count].logins.count <= LoginForwarder.batch {
+        /// Removes the first jobs, as many as fit into one request, but at least one if there are any.
+        mutating func takeBatch() -> [Job] {
+            var count = 0
+            var logins = 0
+            while count < waiting.count,
+                count == 0 || logins + waiting[count].logins.count <= LoginForwarder.maximumLogins
+            {
                 logins += waiting[count].logins.count
                 count += 1
             }
@@ -43,54 +57,83 @@ final class LoginForwarder: Sendable {
         }
     }
 
-    private let lines = Mutex<[String: Line]>([:])
-    /// The maximum number of concurrent requests of one caller, and of logins in each.
-    private static let (requests, batch) = (2, 250)
+    /// The queues by caller; see ``caller(of:)``. A caller without requests has no queue.
+    private let queues = Mutex<[String: Queue]>([:])
+    /// The maximum number of concurrent requests of one caller.
+    private static let maximumRequests = 2
+    /// The maximum number of logins in a request.
+    private static let maximumLogins = 250
 
     static func isLogin(_ request: UpstreamRequest) -> Bool {
         request.method == "POST" && request.target == "/v1/logins"
     }
 
+    /// Sends a client's logins, together with the waiting logins of other clients.
+    ///
     /// - Parameter forward: forwards a request, and updates the copy by its changes.
     func send(_ request: UpstreamRequest, _ forward: Forward) async throws(Problem) -> ForwardedResponse {
         guard !request.fields.contains(where: { $0.name == "content-encoding" }),
-            let body = try? JSONParser().parse(request.body), body.array?.count ?? 1 <= Self.batch
+            let body = try? JSONParser().parse(request.body), body.array?.count ?? 1 <= Self.maximumLogins
         else { return try await forward(request) }
-        let key = request.fields.filter { $0.name != "X-Request-Id" }.map { "\($0.name): \($0.value)" }
-            .joined(separator: "\n")
-        let turn: Turn = await settled { report in
-            let job = Job(
-                request: request, logins: body.array ?? [body], isArray: body.array != nil, report: report)
-            let jobs = lines.withLock { lines -> [Job]? in
-                lines[key, default: Line()].waiting.append(job)
-                guard lines[key]?.requests ?? 0 < Self.requests else { return nil }
-                lines[key]?.requests += 1
-                return lines[key]?.take()
-            }
-            if let jobs { report(.sends(jobs)) }
+        let caller = Self.caller(of: request)
+        let turn: Turn = await settled { resume in
+            let job = Job(request: request, logins: body.array ?? [body], isArray: body.array != nil, resume: resume)
+            if let jobs = enqueue(job, of: caller) { resume(.send(jobs)) }
         }
-        let result: Result<ForwardedResponse?, Problem>
+        let outcome: Outcome
         switch turn {
-        case .ends(let ended): result = ended
-        case .sends(let jobs):
-            let results = await Self.send(jobs, forward)
-            let next = lines.withLock { lines -> [Job] in
-                let next = lines[key]?.take() ?? []
-                guard next.isEmpty else { return next }
-                lines[key]?.requests -= 1
-                if lines[key]?.requests == 0 { lines[key] = nil }
-                return []
-            }
-            if let first = next.first { first.report(.sends(next)) }
-            for (job, result) in zip(jobs, results).dropFirst() { job.report(.ends(result)) }
-            result = results[0]
+        case .done(let sent): outcome = sent
+        case .send(let jobs):
+            let outcomes = await Self.send(jobs, forward)
+            let next = endRequest(of: caller)
+            if let first = next.first { first.resume(.send(next)) }
+            for (job, outcome) in zip(jobs, outcomes).dropFirst() { job.resume(.done(outcome)) }
+            outcome = outcomes[0]
         }
-        if let response = try result.get() { return response }
+        if let response = try outcome.get() { return response }
         return try await forward(request)
     }
 
-    /// - Returns: a result for each job.
-    private static func send(_ jobs: [Job], _ forward: Forward) async -> [Result<ForwardedResponse?, Problem>] {
+    // MARK: Queues
+
+    /// Returns the fields of a request as one text. Only logins with the same token and the same other fields may share
+    /// a request.
+    private static func caller(of request: UpstreamRequest) -> String {
+        request.fields.filter { $0.name != "X-Request-Id" }.map { "\($0.name): \($0.value)" }
+            .joined(separator: "\n")
+    }
+
+    /// Adds a job to the queue of its caller.
+    ///
+    /// - Returns: the jobs to send now; `nil` if the job must wait for a request of the caller to end.
+    private func enqueue(_ job: Job, of caller: String) -> [Job]? {
+        queues.withLock { queues -> [Job]? in
+            queues[caller, default: Queue()].waiting.append(job)
+            guard queues[caller]?.requests ?? 0 < Self.maximumRequests else { return nil }
+            queues[caller]?.requests += 1
+            return queues[caller]?.takeBatch()
+        }
+    }
+
+    /// Notes that a request of the caller has ended.
+    ///
+    /// - Returns: the jobs of the next request; empty if none wait.
+    private func endRequest(of caller: String) -> [Job] {
+        queues.withLock { queues -> [Job] in
+            let next = queues[caller]?.takeBatch() ?? []
+            guard next.isEmpty else { return next }
+            queues[caller]?.requests -= 1
+            if queues[caller]?.requests == 0 { queues[caller] = nil }
+            return []
+        }
+    }
+
+    // MARK: Requests
+
+    /// Sends jobs in one request.
+    ///
+    /// - Returns: the outcome of each job.
+    private static func send(_ jobs: [Job], _ forward: Forward) async -> [Outcome] {
         var request = jobs[0].request
         if jobs.count > 1 { request.body = JSONValue.array(jobs.flatMap(\.logins)).encoded() }
         do throws(Problem) {
@@ -102,20 +145,22 @@ final class LoginForwarder: Sendable {
         }
     }
 
-    /// Returns the response to each job; `nil` unless all of its logins are stored.
+    /// Splits the response to several jobs.
+    ///
+    /// - Returns: the response to each job; `nil` unless all of its logins are stored.
     private static func split(_ response: ForwardedResponse, _ jobs: [Job]) -> [ForwardedResponse?] {
         let results = (try? JSONParser().parse(response.body))?.object?["results"]?.array
         guard response.status == 200, let results, results.count == jobs.reduce(0, { $0 + $1.logins.count }) else {
             return jobs.map { _ in nil }
         }
+        let stored = ReportList.Status.stored.rawValue
         var rest = results[...]
         return jobs.map { job in
-            let own = rest.prefix(job.logins.count)
+            let resultsOfJob = rest.prefix(job.logins.count)
             rest = rest.dropFirst(job.logins.count)
-            let stored = ReportList.Status.stored.rawValue
-            guard own.allSatisfy({ $0.object?["status"]?.string == stored }) else { return nil }
-            let items = own.indices.map { index -> JSONValue in
-                ["index": .integer(Int64(index - own.startIndex)), "status": .string(stored)]
+            guard resultsOfJob.allSatisfy({ $0.object?["status"]?.string == stored }) else { return nil }
+            let items = job.logins.indices.map { index -> JSONValue in
+                ["index": .integer(Int64(index)), "status": .string(stored)]
             }
             let body: JSONValue = job.isArray ? ["results": .array(items)] : ["status": .string(stored)]
             var part = response

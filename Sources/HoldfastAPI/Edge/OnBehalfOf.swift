@@ -1,9 +1,13 @@
 import HTTPServer
 import HoldfastCore
 
-/// The caller for whom an edge forwards a request: the value `NAME; scope=SCOPE; projects=KEY,KEY` of a header field.
-/// The edge has checked the caller's token. The scope is never `admin` or `export`: only the upstream admits these, so
-/// that the token of an edge is not sufficient to administer or to read the audit log.
+/// The caller for whom an edge forwards a request, as the value of a header field:
+///
+///     Holdfast-On-Behalf-Of: shop-app; scope=write; projects=shop,blog
+///
+/// The edge has checked the caller's token, and sends the request with its own token. The scope is never `admin` or
+/// `export`: only the upstream admits these, so that the token of an edge is not sufficient to administer or to read
+/// the audit log.
 struct OnBehalfOf: Equatable {
     static let fieldName: StaticString = "holdfast-on-behalf-of"
     static let rule =
@@ -22,7 +26,7 @@ struct OnBehalfOf: Equatable {
         self.projects = projects
     }
 
-    /// Parses ``text``.
+    /// Parses the value of the header field.
     init?(_ text: String) {
         let parts = text.split(separator: "; ", omittingEmptySubsequences: false)
         guard (2...3).contains(parts.count), parts[1].hasPrefix("scope="),
@@ -43,13 +47,19 @@ struct OnBehalfOf: Equatable {
         self.init(name: name, scope: scope, projects: projects)
     }
 
+    /// The value of the header field.
     var text: String {
         // A name may have any characters except white space, so it is percent-encoded.
-        let plain = name.utf8.map { byte in
-            byte > 0x20 && byte < 0x7F && byte != UInt8(ascii: ";") && byte != UInt8(ascii: "%")
-                ? String(UnicodeScalar(byte)) : "%" + String(UInt16(byte) + 0x100, radix: 16).suffix(2)
-        }
+        let encodedName = name.utf8.map(Self.encoded).joined()
         let bound = projects.sdkKeys.map { "; projects=\($0.joined(separator: ","))" } ?? ""
-        return "\(plain.joined()); scope=\(scope)\(bound)"
+        return "\(encodedName); scope=\(scope)\(bound)"
+    }
+
+    /// Percent-encodes a byte unless it is a visible ASCII character other than `;` and `%`.
+    private static func encoded(_ byte: UInt8) -> String {
+        let isPlain = byte > 0x20 && byte < 0x7F && byte != UInt8(ascii: ";") && byte != UInt8(ascii: "%")
+        guard !isPlain else { return String(UnicodeScalar(byte)) }
+        // Adding 0x100 gives three digits, of which the last two stand for the byte.
+        return "%" + String(UInt16(byte) + 0x100, radix: 16).suffix(2)
     }
 }

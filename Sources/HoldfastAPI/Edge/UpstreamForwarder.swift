@@ -2,10 +2,11 @@ import HTTPServer
 import HoldfastCore
 import Storage
 
-/// Forwards requests that an edge cannot handle to the upstream.
+/// Forwards requests that an edge cannot handle to the upstream; see ``APIRoute/isAnsweredByEdges``.
 ///
-/// The edge checks the token of a caller, and forwards the request with its own token on behalf of the caller
-/// (``OnBehalfOf``). Requests of admins are forwarded with the caller's credential, which only the upstream checks.
+/// For most routes the edge checks the token of a caller, and forwards the request with its own token on behalf of the
+/// caller (``OnBehalfOf``). Requests of admins are forwarded with the caller's credential, which only the upstream
+/// checks. After a change the edge waits until its copy has it, so that the caller reads its own writes.
 struct UpstreamForwarder {
     private let upstream: any UpstreamRequests
     private let gate: AccessGate
@@ -13,17 +14,17 @@ struct UpstreamForwarder {
     private let logins = LoginForwarder()
 
     /// The maximum size of a forwarded body in bytes. The limit of the server may be lower.
-    private static let bodyBytes = 32 << 20
+    private static let maximumBodyBytes = 32 << 20
     /// The header fields of requests that are forwarded.
     private static let requestFields: [StaticString] = [
         "accept", "content-encoding", "content-type", "if-match", "if-none-match", "x-optimizely-sdk-key",
     ]
-    /// The header fields of responses that are forwarded, in addition to type and entity tag.
+    /// The header fields of responses that are forwarded, in addition to type and entity tag, each also in lower case.
     private static let responseFields: [(StaticString, name: String)] = [
         "Accept-Encoding", "Allow", "Cache-Control", "Content-Disposition", "Content-Security-Policy", "Link",
-        "Location", "Retry-After",
-        "WWW-Authenticate",
+        "Location", "Retry-After", "WWW-Authenticate",
     ].map { ($0, $0.description.lowercased()) }
+    /// The usual content types. Others are forwarded as texts.
     private static let contentTypes: [StaticString] = [
         MediaType.json, MediaType.problem, MediaType.lines, "text/csv; charset=utf-8", "text/html; charset=utf-8",
         "image/svg+xml",
@@ -35,7 +36,9 @@ struct UpstreamForwarder {
         self.catalog = catalog
     }
 
-    /// Returns the route for the server.
+    /// Returns the route for the server, which forwards each request.
+    ///
+    /// - Parameter wire: the protocol of the route, which has the credential and renders errors.
     func route(_ route: APIRoute, of wire: any WireProtocol) -> Route {
         if route.isStreamed {
             return Route(
@@ -43,7 +46,7 @@ struct UpstreamForwarder {
                 .streamed { request, responder in
                     do {
                         let forwarded = try self.request(request, of: route, wire, setCaller: responder.setCaller)
-                        return CollectedBody(limit: Self.bodyBytes) { body in
+                        return CollectedBody(limit: Self.maximumBodyBytes) { body in
                             var forwarded = forwarded
                             if let body { forwarded.body = body }
                             respond(to: body == nil ? nil : forwarded, responder, wire, route.pattern)
@@ -78,8 +81,9 @@ struct UpstreamForwarder {
 
     // MARK: The request
 
-    /// Returns the request without its body.
+    /// Returns the request to forward, without its body.
     ///
+    /// - Parameter setCaller: called with the caller's name, for the log.
     /// - Throws: 401 or 403, unless the upstream checks the caller.
     private func request(
         _ request: borrowing Request, of route: APIRoute, _ wire: any WireProtocol, setCaller: (String) -> Void
@@ -112,24 +116,32 @@ struct UpstreamForwarder {
         case .anyToken: needed = .read
         case .token(let scope, _), .unbound(let scope, _), .profile(let scope): needed = scope
         }
-        let token: Token?
+        let admitted: Token?
         do throws(AccessRefusal) {
-            token = try gate.admit(request, credential: credential, to: route).token
+            admitted = try gate.admit(request, credential: credential, to: route).token
         } catch {
             if let token = error.token { setCaller(token.name) }
             throw error.problem
         }
-        if let token { setCaller(token.name) }
+        guard let token = admitted else {
+            // The edge requires no token. A credential may still be one of the upstream. Other callers are anonymous
+            // and get the scope `attributes` if the route needs that, and otherwise `write`, which includes `client`
+            // and `read`.
+            guard credential == nil else { return nil }
+            return OnBehalfOf(
+                name: Author.anonymousName, scope: needed == .attributes ? .attributes : .write, projects: .all)
+        }
+        setCaller(token.name)
         // The upstream checks admins, because some routes allow them more, and `export`, because an edge's token must
         // not be sufficient to read the audit log.
-        if token?.scope == .admin || token?.scope == .export || token == nil && credential != nil { return nil }
-        return OnBehalfOf(
-            name: token?.name ?? Author.anonymousName,
-            scope: token?.scope ?? (needed == .attributes ? .attributes : .write), projects: token?.projects ?? .all)
+        guard token.scope != .admin, token.scope != .export else { return nil }
+        return OnBehalfOf(name: token.name, scope: token.scope, projects: token.projects)
     }
 
     // MARK: The response
 
+    /// Forwards a request, and responds with the response of the upstream.
+    ///
     /// - Parameter request: `nil` if its body is too large.
     private func respond(
         to request: UpstreamRequest?, _ responder: Responder, _ wire: any WireProtocol, _ pattern: String
@@ -139,7 +151,7 @@ struct UpstreamForwarder {
                 wire.response(
                     to: Problem(
                         .contentTooLarge,
-                        "an edge forwards bodies of at most \(Self.bodyBytes >> 20) MiB; send longer ones to the upstream"
+                        "an edge forwards bodies of at most \(Self.maximumBodyBytes >> 20) MiB; send longer ones to the upstream"
                     ), on: pattern))
         }
         responder.send {
@@ -151,7 +163,7 @@ struct UpstreamForwarder {
         }
     }
 
-    /// Sends a request, and updates the copy by its changes.
+    /// Sends a request to the upstream. If it may have changed something, waits until the copy has the change.
     func send(_ request: UpstreamRequest) async throws(Problem) -> ForwardedResponse {
         guard LoginForwarder.isLogin(request) else { return try await sendAlone(request) }
         return try await logins.send(request) { request async throws(Problem) in try await sendAlone(request) }
@@ -171,6 +183,7 @@ struct UpstreamForwarder {
         return response
     }
 
+    /// Returns the upstream's response for the client.
     private static func response(_ forwarded: ForwardedResponse) -> Response {
         let status = Status(code: UInt16(clamping: forwarded.status))
         var response = Response(status, body: forwarded.body.isEmpty ? .empty : .bytes(forwarded.body))

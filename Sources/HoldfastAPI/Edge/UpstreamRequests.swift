@@ -1,12 +1,13 @@
 import JSON
 
-/// The server that this one follows as an edge.
+/// The upstream: the server that this one follows as an edge, and whose data it copies. The program implements this
+/// protocol by HTTP.
 public protocol UpstreamRequests: AnyObject, Sendable {
     /// Sends a request and waits for its response.
     func send(_ request: UpstreamRequest) async throws(UpstreamFailure) -> ForwardedResponse
 
-    /// Waits until the copy has everything that the upstream had committed at the call. It gives up after a few
-    /// seconds.
+    /// Waits until the copy has everything that the upstream had committed at the call, or until a few seconds have
+    /// passed.
     func catchUp() async
 
     /// The current status of the edge.
@@ -35,6 +36,7 @@ public struct EdgeStatus: Sendable {
         (self.isComplete, self.lag, self.waitingEvents) = (isComplete, lag, waitingEvents)
     }
 
+    /// Writes the status for health checks.
     func append(to writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("upstream", upstream)
@@ -55,7 +57,7 @@ public struct UpstreamRequest: Sendable {
     public var method: String
     /// The path and query, percent-encoded.
     public var target: String
-    /// The header fields, without those of the connection.
+    /// The header fields, without fields about the connection.
     public var fields: [(name: String, value: String)]
     public var body: [UInt8]
     /// Whether to add the edge's own token; otherwise ``fields`` have the credential of the caller, if there is one.
@@ -64,6 +66,7 @@ public struct UpstreamRequest: Sendable {
     public var takesLong: Bool
 }
 
+/// The response of the upstream to a forwarded request.
 public struct ForwardedResponse: Sendable {
     public var status: Int
     public var fields: [(name: String, value: String)]
@@ -75,6 +78,8 @@ public struct ForwardedResponse: Sendable {
         self.body = body
     }
 
+    /// Returns the value of a header field; `nil` if the response has none.
+    ///
     /// - Parameter name: in lower case.
     func field(_ name: String) -> String? {
         fields.first { $0.name.lowercased() == name }?.value

@@ -1,5 +1,8 @@
-/// Holdfast's own REST API. `GET /openapi.json` describes it; a test compares the description with these routes. The
-/// routes of each topic are listed beside its endpoints.
+/// Holdfast's own REST API below `/v1`. `GET /openapi.json` describes it; a test compares the description with these
+/// routes.
+///
+/// Each folder beside this file is one topic. Its file `…Routes.swift` lists the routes, and the other files have the
+/// handlers.
 struct NativeProtocol: WireProtocol {
     let routes: [APIRoute]
 

@@ -4,85 +4,22 @@ import HTTPServer
 import HoldfastCore
 import Storage
 
-/// One line of Holdfast's route table. The required scope is part of the line, so that no route can lack one.
+/// One line of Holdfast's route table: the method and path, the required scope, what the handler needs, and the
+/// handler. The required scope is part of the line, so that no route can lack one.
+///
+/// ``route(of:gate:projects:)`` turns the line into a ``HTTPServer/Route`` of the server. For each request it checks
+/// the caller's token and the request, calls the handler, and renders errors in the format of the route's protocol. If
+/// a handler does not know a name that another server may have just defined, it reads the newest definitions and calls
+/// the handler once more.
 struct APIRoute {
-    enum Scope: Equatable, CustomStringConvertible {
-        /// No token is required. The route must not reveal anything about users.
-        case none
-        /// Any token is sufficient. For routes that both apps and dashboards need, and that do not reveal more than a
-        /// decision.
-        case anyToken
-        /// Requires a token of a scope, or of an alternative scope for programs that allows only such routes.
-        case token(Token.Scope, or: Token.Scope? = nil)
-        /// Like ``token(_:or:)``, but the token must not be bound to projects. For routes about all projects, or about
-        /// the users of all.
-        case unbound(Token.Scope, or: Token.Scope? = nil)
-        /// A token of the scope, or one of scope `client` for a user of its own. The handler must call
-        /// ``Call/checkProfile(of:)``.
-        case profile(Token.Scope)
-
-        /// Whether the token may call the route.
-        func admits(_ token: Token) -> Bool {
-            switch self {
-            case .none, .anyToken: true
-            case .token: isAllowed(to: token)
-            case .unbound: isAllowed(to: token) && token.projects == .all
-            case .profile(let needed): token.scope.allows(needed) || token.scope == .client
-            }
-        }
-
-        /// The scopes of which one is required. Scopes that include them are not listed.
-        var needed: [Token.Scope] {
-            switch self {
-            case .none, .anyToken: []
-            case .token(let scope, let other), .unbound(let scope, let other): [scope] + (other.map { [$0] } ?? [])
-            case .profile(let scope): [scope]
-            }
-        }
-
-        /// Whether the token's scope is sufficient, regardless of its projects.
-        private func isAllowed(to token: Token) -> Bool { needed.contains { token.scope.allows($0) } }
-
-        /// Returns the reason for which a token may not call the route.
-        func refusal(of token: Token) -> String {
-            if case .unbound = self, isAllowed(to: token) {
-                let list = token.projects.sdkKeys?.joined(separator: ", ") ?? ""
-                return
-                    "a token for all projects is required; the token '\(token.name)' is bound to the projects \(list)"
-            }
-            return "the scope \(self) is required; the token '\(token.name)' has the scope \(token.scope)"
-        }
-
-        /// Whether a token that is part of a page may call the route.
-        var isForPages: Bool { self == .anyToken || needed.contains(.client) }
-
-        var description: String {
-            switch self {
-            case .none: "none"
-            case .anyToken: "any"
-            case .token, .unbound, .profile: needed.map { "\($0)" }.joined(separator: " or ")
-            }
-        }
-    }
-
-    /// A handler may use the request only during the call. If it throws an error that may be due to a definition that
-    /// another server has just stored, it is called again with the newest definitions. It must not have had an effect
-    /// before it throws such an error.
-    private enum Handler {
-        /// Returns the response.
-        case immediate((borrowing Request, Call) throws -> Response)
-        case asynchronous((borrowing Request, Call) async throws -> Response)
-        /// Responds by callbacks, without the cost of a task.
-        case callback((borrowing Request, Call) throws -> Void)
-        case streamed((borrowing Request, Call) throws -> any BodyReceiver)
-    }
-
     let method: Method
     let pattern: String
     let scope: Scope
     /// Whether the route is served even under overload, for health checks and monitoring.
     let isVital: Bool
+    /// Whether the route may change something; `nil` if that depends on the method.
     let changesState: Bool?
+    /// Whether the response may take long to begin; see ``takesLong``.
     private let respondsLater: Bool
     /// Whether the handler checks ``Preconditions``.
     private let isConditional: Bool
@@ -91,14 +28,30 @@ struct APIRoute {
     /// Whether an edge handles the request itself: from its copy, or by sending changes and events to the upstream.
     /// Otherwise it forwards the request.
     private(set) var isAnsweredByEdges: Bool
-    /// See ``withNewestDefinitions``.
+    /// Whether the newest definitions are read before the handler is called; see ``withNewestDefinitions``.
     private var needsNewestDefinitions = false
-    /// Whether the handler accepts a compressed body. Otherwise it is refused.
+    /// Whether the handler accepts a compressed body. Otherwise a compressed body is refused.
     private let acceptsGzip: Bool
-    /// ``Route/bodyBytes``
+    /// The maximum size of the body in bytes; `nil` for the limit of the server.
     private let bodyBytes: Int?
     private let handler: Handler
 
+    /// A handler may use the request only during the call. If it throws a ``DefinitionError`` that may be due to a
+    /// definition that another server has just stored, it is called again with the newest definitions. So a handler
+    /// must not have an effect before it throws such an error.
+    private enum Handler {
+        /// Returns the response at once.
+        case immediate((borrowing Request, Call) throws -> Response)
+        case asynchronous((borrowing Request, Call) async throws -> Response)
+        /// Responds by callbacks, without the cost of a task.
+        case callback((borrowing Request, Call) throws -> Void)
+        /// Returns a receiver of the body, which responds by the call.
+        case streamed((borrowing Request, Call) throws -> any BodyReceiver)
+    }
+
+    // MARK: Making a route
+
+    /// Creates a route whose handler returns the response at once.
     init(
         _ method: Method, _ pattern: String, scope: Scope, isVital: Bool = false, isConditional: Bool = false,
         readsQuery: Bool = false, _ handle: @escaping (borrowing Request, Call) throws -> Response
@@ -108,6 +61,7 @@ struct APIRoute {
             .immediate(handle))
     }
 
+    /// Creates a route whose handler is asynchronous.
     init(
         _ method: Method, _ pattern: String, scope: Scope, isVital: Bool = false, respondsLater: Bool = false,
         isConditional: Bool = false, readsQuery: Bool = false, acceptsGzip: Bool = false, bodyBytes: Int? = nil,
@@ -119,6 +73,7 @@ struct APIRoute {
             .asynchronous(handle))
     }
 
+    /// Creates a route whose handler responds by callbacks.
     init(
         _ method: Method, _ pattern: String, scope: Scope, changesState: Bool? = nil, isConditional: Bool = false,
         readsQuery: Bool = false, callback handle: @escaping (borrowing Request, Call) throws -> Void
@@ -128,6 +83,7 @@ struct APIRoute {
             readsQuery: readsQuery, .callback(handle))
     }
 
+    /// Creates a route whose handler receives the body in pieces.
     init(
         _ method: Method, _ pattern: String, scope: Scope, readsQuery: Bool = false,
         streamed handle: @escaping (borrowing Request, Call) throws -> any BodyReceiver
@@ -156,7 +112,7 @@ struct APIRoute {
         self.handler = handler
     }
 
-    /// The route with ``isAnsweredByEdges``.
+    /// The route, which edges handle themselves; see ``isAnsweredByEdges``.
     var atEdge: APIRoute {
         var route = self
         route.isAnsweredByEdges = true
@@ -170,6 +126,8 @@ struct APIRoute {
         route.needsNewestDefinitions = true
         return route
     }
+
+    // MARK: Properties
 
     /// Whether the handler receives the body in pieces.
     var isStreamed: Bool { if case .streamed = handler { true } else { false } }
@@ -185,8 +143,12 @@ struct APIRoute {
         }
     }
 
+    // MARK: Serving
+
     /// Returns the route for the server, which checks the caller's token, calls the handler, and renders errors of
     /// both.
+    ///
+    /// - Parameter wire: the protocol of the route, which has the credential and renders errors.
     func route(of wire: any WireProtocol, gate: AccessGate, projects: ProjectView) -> Route {
         if case .streamed(let handle) = handler {
             return Route(
@@ -241,7 +203,7 @@ struct APIRoute {
                         let response = try await call.retrying(projects) { call in
                             try await request.withRequest { request in try await handle(request, call) }
                         }
-                        // It may have waited, for what the caller must not see any more.
+                        // The handler may have waited, and the token may have been revoked meanwhile.
                         if method == .get, !call.admission.isValid { throw Admission.revoked }
                         return response
                     } catch {
@@ -275,7 +237,12 @@ struct APIRoute {
         }
     }
 
-    /// Checks everything that does not depend on the handler.
+    // MARK: Checks
+
+    /// Checks the caller's token and the request, before the handler is called.
+    ///
+    /// - Parameter setCaller: called with the name of the caller's token, for the log.
+    /// - Throws: 401 or 403 for the caller; 400, 415 or 501 for the request.
     private func admit(
         _ request: borrowing Request, of wire: any WireProtocol, _ gate: AccessGate, setCaller: (String) -> Void
     ) throws -> Admission {
@@ -287,8 +254,14 @@ struct APIRoute {
             throw error.problem
         }
         if let token = admission.token { setCaller(token.name) }
+        try check(request)
+        return admission
+    }
+
+    /// Checks what the handler does not check itself.
+    private func check(_ request: borrowing Request) throws {
         if method != .get, let coding = request.contentCoding, coding != "identity", !acceptsGzip || coding != "gzip" {
-            // RFC 9110 §8.4
+            // RFC 9110 §8.4 requires 415 for a coding that is not supported.
             var problem = Problem(
                 .unsupportedMediaType, "the body must be sent without Content-Encoding; got '\(coding)'")
             problem.fields = [("Accept-Encoding", acceptsGzip ? "gzip" : "identity")]
@@ -305,7 +278,6 @@ struct APIRoute {
             throw CoreError(.invalid, #"a text must not contain NUL; got '\u0000'"#)
         }
         if !readsQuery { _ = try request.query(knowing: []) }
-        return admission
     }
 
     /// Whether the target has `%00`. Compares bytes, because this runs for each request.
@@ -321,7 +293,7 @@ struct APIRoute {
         }
     }
 
-    /// Whether a JSON text has a string with a NUL, which is always escaped.
+    /// Whether a JSON text has a string with a NUL. JSON requires the escape `\u0000` for it.
     private static func hasNUL(_ json: UnsafeRawBufferPointer) -> Bool {
         var start = 0
         while start < json.count, let base = json.baseAddress,

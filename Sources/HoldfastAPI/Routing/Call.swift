@@ -5,14 +5,19 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// One call of an endpoint: the caller, and the destination of the response.
+/// One call of an endpoint: the permissions of the caller, the destination of the response, and whether the definitions
+/// of this server are up to date.
+///
+/// Several servers may share a database. A request may thus name an element that another server has just defined and
+/// that this one has not read yet. A handler then throws a ``DefinitionError``, and its route calls it again with the
+/// newest definitions; see ``retrying(_:_:)``.
 struct Call: Sendable {
     let responder: Responder
     let admission: Admission
     /// The pattern of the route.
     let pattern: String
     /// Whether this server has every definition that was stored when the request arrived. Otherwise another server may
-    /// have just defined a name that is unknown here; see ``DefinitionError``.
+    /// have just defined a name that is unknown here.
     private(set) var isUpToDate = false
 
     init(responder: Responder, admission: Admission, pattern: String) {
@@ -20,6 +25,8 @@ struct Call: Sendable {
         self.responder = responder
         self.admission = admission
     }
+
+    // MARK: Permissions
 
     /// The projects that the caller may use.
     var access: ProjectAccess { admission.token?.projects ?? .all }
@@ -33,7 +40,7 @@ struct Call: Sendable {
     /// Whether the caller may remove overrides.
     var mayRemoveOverrides: Bool { mayManage }
 
-    /// ``Caller/mayNameAnyUser``
+    /// Whether the caller may name any user; see ``Caller/mayNameAnyUser``.
     var mayNameAnyUser: Bool { Caller.mayNameAnyUser(admission.token) }
 
     /// Checks that the caller may load and save the profile of a user, on a route of ``APIRoute/Scope/profile(_:)``.
@@ -68,12 +75,10 @@ struct Call: Sendable {
         return Caller(token: admission.token, requestID: request.id).author
     }
 
+    // MARK: Responses
+
     func respond(_ response: Response) {
         responder.send(response)
-    }
-
-    func respond(json: [UInt8]) {
-        responder.send(.json(json))
     }
 
     /// Responds with the result of the store, encoded by `encode`, or with its error in the native format.
@@ -85,45 +90,20 @@ struct Call: Sendable {
         }
     }
 
+    /// Responds with an error in the native format.
+    func fail(_ error: any Error) {
+        responder.send(Problem(error).response(on: pattern))
+    }
+
     /// Returns a response with a stream, which is cut off if the caller's token is revoked before its end.
     func response(_ contentType: StaticString, stream: any ResponseStream) -> Response {
         Response(.ok, contentType: contentType, body: .stream(AdmittedStream(stream, admission)))
     }
 
-    /// Processes the elements of a request concurrently, on its event loop, and returns the results in order. Elements
-    /// are started in slices of a few milliseconds, so that other requests are served in between.
-    ///
-    /// - Throws: `CancellationError` once the client has disconnected.
-    func map<Value: Sendable>(_ indices: Range<Int>, _ work: @escaping (Int) async -> Value) async throws -> [Value] {
-        // Safe: all tasks run on the event loop.
-        nonisolated(unsafe) let work = work
-        return try await withThrowingTaskGroup(of: (Int, Value).self) { group in
-            var slice = TimeSlice(responder)
-            for index in indices {
-                try await slice.step()
-                group.addImmediateTask { (index, await work(index)) }
-            }
-            var values: [Value?] = Array(repeating: nil, count: indices.count)
-            for try await (index, value) in group { values[index] = value }
-            return values.compactMap(\.self)
-        }
-    }
+    // MARK: Definitions of other servers
 
-    /// Processes the elements of a request like ``map(_:_:)``, each of them with ``retrying(_:_:)``.
-    func results<Value: Sendable>(
-        of indices: Range<Int>, _ projects: ProjectView, _ work: @escaping (Int, Call) async throws -> Value
-    ) async throws -> [Result<Value, any Error>] {
-        try await map(indices) { index in
-            do {
-                return .success(try await retrying(projects) { call in try await work(index, call) })
-            } catch {
-                return .failure(error)
-            }
-        }
-    }
-
-    /// Runs work, and runs it again with the newest definitions if it may have lacked one. It must not have had an
-    /// effect before it throws such an error.
+    /// Runs work. If it fails because this server may lack a definition, reads the newest definitions and runs it once
+    /// more. The work must not have an effect before it throws such an error.
     func retrying<Value>(
         _ projects: ProjectView, _ work: (Call) async throws -> Value
     ) async throws -> Value {
@@ -145,25 +125,41 @@ struct Call: Sendable {
         return call
     }
 
-    /// Whether an error may be due to a definition that this server does not know yet.
+    /// Whether an error may be due to a definition that this server has not read yet.
     func mayLackDefinition(_ error: any Error) -> Bool {
         !isUpToDate && (error as? any DefinitionError)?.mayBeStale == true
     }
 
-    /// Makes the route read the definitions of other servers and call the handler again. Call it when a name is unknown
-    /// that another server may have defined.
+    /// Checks that this server has the newest definitions. A handler calls it when a name is unknown that another
+    /// server may have just defined. If it throws, the route reads the newest definitions and calls the handler again.
     func requireUpToDate() throws(CoreError) {
         guard isUpToDate else { throw CoreError(.conflict, "the definitions are outdated", mayBeStale: true) }
     }
-
-    /// Responds with an error in the native format.
-    func fail(_ error: any Error) {
-        responder.send(Problem(error).response(on: pattern))
-    }
 }
 
-/// An error that may be due to a definition that another server has just stored. If a handler throws one before it has
-/// any effect, its route reads the definitions and calls the handler again.
+/// The caller of a request, and the request's id, for handlers that have no ``Call``.
+struct Caller {
+    /// The token; `nil` if the server requires none.
+    let token: Token?
+    let requestID: RequestID
+
+    /// The author for the audit log.
+    var author: Author {
+        Author(name: token?.name ?? Author.anonymousName, requestID: requestID.description)
+    }
+
+    /// The projects that the caller may use.
+    var access: ProjectAccess { token?.projects ?? .all }
+
+    /// Whether the caller may name any id as `anonymous_id`, because it may use all profiles. Otherwise
+    /// ``TakeoverRules`` apply.
+    var mayNameAnyUser: Bool { Self.mayNameAnyUser(token) }
+
+    static func mayNameAnyUser(_ token: Token?) -> Bool { token?.scope.allows(.read) ?? true }
+}
+
+/// An error that may be due to a definition that another server has just stored. If a handler throws one, its route
+/// reads the newest definitions and calls the handler again. So the handler must throw before it has any effect.
 protocol DefinitionError: Error {
     /// Whether the cause is a name that this server does not know.
     var mayBeStale: Bool { get }
@@ -174,7 +170,8 @@ extension CoreError: DefinitionError {}
 extension EventRefusal: DefinitionError {
     var mayBeStale: Bool { error.mayBeStale }
 
-    /// Describes why an event is not stored. After an error of the store the same event may be accepted later.
+    /// Creates the refusal of an event from any error. After an error of the store the same event may be accepted
+    /// later.
     init(of error: any Error) {
         switch error {
         case let refusal as EventRefusal: self = refusal
@@ -204,10 +201,11 @@ private final class AdmittedStream: ResponseStream {
 }
 
 extension StickyDecisionService {
-    /// Responds with decisions, by callbacks as far as possible.
+    /// Responds with decisions. Usually they are made by callbacks, without the cost of a task. Otherwise, for example
+    /// if another request has changed the profile meanwhile, a task decides again.
     ///
     /// - Parameters:
-    ///   - encode: returns the response.
+    ///   - encode: returns the response with the decisions.
     ///   - render: returns the response to an error.
     func respond(
         to query: DecisionQuery, in project: Project, _ call: Call,
@@ -230,30 +228,6 @@ extension StickyDecisionService {
     }
 }
 
-/// Yields between the steps of a long request, so that other requests are served. Confined to a task of the request's
-/// event loop.
-struct TimeSlice {
-    private let responder: Responder
-    private var end = ContinuousClock.now + length
-
-    private static let length = Duration.milliseconds(5)
-
-    init(_ responder: Responder) {
-        self.responder = responder
-    }
-
-    /// Yields if the time slice is over. Call it before each step.
-    ///
-    /// - Throws: `CancellationError` once the client has disconnected.
-    mutating func step() async throws {
-        try Task.checkCancellation()
-        guard ContinuousClock.now > end else { return }
-        await responder.yield()
-        end = .now + Self.length
-        try Task.checkCancellation()
-    }
-}
-
 extension Response {
     /// Returns a response with JSON, and a final line feed for terminals.
     static func json(_ json: consuming [UInt8], _ status: Status = .ok, entityTag: EntityTag? = nil) -> Response {
@@ -268,7 +242,7 @@ extension Response {
     /// Returns a response with JSON, or 304 if the caller's `If-None-Match` matches its entity tag. For methods other
     /// than `GET`, for which the server compares automatically.
     ///
-    /// - Parameter entityTag: the entity tag; `nil` for that of the whole body.
+    /// - Parameter entityTag: the entity tag; `nil` to compute it from the whole body.
     static func json(_ json: [UInt8], entityTag: EntityTag? = nil, ifNoneMatch: String?) -> Response {
         let tag = entityTag ?? EntityTag(of: json)
         if let ifNoneMatch, tag.isListed(in: ifNoneMatch) { return Response(.notModified, entityTag: tag) }
@@ -288,32 +262,12 @@ extension EntityTag {
     }
 }
 
+/// The content types of several routes.
 enum MediaType {
     static let json: StaticString = "application/json"
     static let problem: StaticString = "application/problem+json"
     static let lines: StaticString = "application/x-ndjson"
     static let events: StaticString = "text/event-stream"
-}
-
-/// The caller of a request, and the request's id.
-struct Caller {
-    /// The token; `nil` if the server requires none.
-    let token: Token?
-    let requestID: RequestID
-
-    /// The author for the audit log.
-    var author: Author {
-        Author(name: token?.name ?? Author.anonymousName, requestID: requestID.description)
-    }
-
-    /// The projects that the caller may use.
-    var access: ProjectAccess { token?.projects ?? .all }
-
-    /// Whether the caller may name any id as `anonymous_id`, because it may use all profiles. Otherwise
-    /// ``TakeoverRules`` apply.
-    var mayNameAnyUser: Bool { Self.mayNameAnyUser(token) }
-
-    static func mayNameAnyUser(_ token: Token?) -> Bool { token?.scope.allows(.read) ?? true }
 }
 
 extension ProjectView {
@@ -322,6 +276,7 @@ extension ProjectView {
         do throws(CoreError) {
             return try project(named: nil, for: call.access)
         } catch {
+            // Another server may have just made the first project.
             guard error.kind == .notFound, call.isUpToDate else { throw error }
             return nil
         }

@@ -5,17 +5,32 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// One import in progress. It parses lines into changes as they arrive, submits them in groups, and pauses reading
-/// while many wait for their commit. Belongs to the connection's event loop.
+/// One import in progress, of profiles or of attributes with one JSON object per line. It parses lines into changes as
+/// they arrive, submits them in groups, and pauses reading while many wait for their commit. So an import of any size
+/// needs little memory. Belongs to the connection's event loop.
+///
+/// An invalid line is refused, and does not affect the others. If the store fails, the import stops, and the response
+/// names the line from which the sender should send again.
 final class LineImport<Change>: BodyReceiver {
+    /// Changes that were parsed but not submitted.
+    private struct Group {
+        var changes: [Change] = []
+        /// The number of the line of each change.
+        var lines: [Int] = []
+        /// The size of the lines.
+        var bytes = 0
+    }
+
     private let call: Call
     private let parse: (UnsafeRawBufferPointer) throws(CoreError) -> Change
     private let submit: ([Change]) async -> [LineOutcome]
-    /// The changes that were parsed but not submitted, the number of each line, and the size of the lines in bytes.
-    private var group: (changes: [Change], lines: [Int], bytes: Int) = ([], [], 0)
+    private var group = Group()
+    /// The maximum number of lines that wait for their commit. Beyond it reading pauses.
     private let window: Int
+    /// The maximum length of a line in bytes.
     private let lineLimit: Int
     private var splitter: LineSplitter
+    /// The number of lines that were read.
     private var lines = 0
     private var imported = 0
     /// The number of imported lines that changed nothing; `nil` if the response does not report it.
@@ -45,6 +60,7 @@ final class LineImport<Change>: BodyReceiver {
     private static var groupLimit: Int { 256 }
 
     /// - Parameters:
+    ///   - tellsUnchanged: whether the response has the number of imported lines that changed nothing.
     ///   - parse: returns the change that a line requests.
     ///   - submit: stores changes, and returns the outcome of each.
     init(
@@ -60,6 +76,8 @@ final class LineImport<Change>: BodyReceiver {
         unchanged = tellsUnchanged ? 0 : nil
         splitter = LineSplitter(limit: lineLimit)
     }
+
+    // MARK: Receiving
 
     var heldBytes: Int { splitter.heldBytes }
 
@@ -82,6 +100,9 @@ final class LineImport<Change>: BodyReceiver {
         hasResponded = true
     }
 
+    /// Adds a line to the group, or refuses it.
+    ///
+    /// - Parameter line: `nil` if it is longer than ``lineLimit``.
     private func take(_ number: Int, _ line: UnsafeRawBufferPointer?) {
         lines = number
         guard failure == nil else { return }
@@ -101,20 +122,24 @@ final class LineImport<Change>: BodyReceiver {
         }
     }
 
+    // MARK: Storing
+
     private func submitGroup() {
         guard !group.lines.isEmpty else { return }
-        let (changes, lines, bytes) = group
-        group = ([], [], 0)
-        waiting += lines.count
-        waitingBytes += bytes
-        call.responder.send { [self] in finished(lines, bytes, await submit(changes)) }
+        let submitted = group
+        group = Group()
+        waiting += submitted.lines.count
+        waitingBytes += submitted.bytes
+        call.responder.send { [self] in committed(submitted, await submit(submitted.changes)) }
     }
 
+    /// Counts the outcomes of a group, and resumes reading if few lines wait.
+    ///
     /// - Returns: the response, after the last line.
-    private func finished(_ lines: [Int], _ bytes: Int, _ outcomes: [LineOutcome]) -> Response? {
-        waiting -= lines.count
-        waitingBytes -= bytes
-        for (line, outcome) in zip(lines, outcomes) { count(outcome, of: line) }
+    private func committed(_ submitted: Group, _ outcomes: [LineOutcome]) -> Response? {
+        waiting -= submitted.lines.count
+        waitingBytes -= submitted.bytes
+        for (line, outcome) in zip(submitted.lines, outcomes) { count(outcome, of: line) }
         if isPaused, waiting <= window / 2, waitingBytes <= Self.windowBytes / 2 {
             isPaused = false
             call.responder.resumeReading()
@@ -129,7 +154,10 @@ final class LineImport<Change>: BodyReceiver {
             imported += 1
             unchanged? += 1
         case .refused(let error): refuse(line, error)
-        case .failed(let error): failure = failure.map { $0.line < line ? $0 : (line, error) } ?? (line, error)
+        case .failed(let error):
+            // Groups may be committed in another order than they were submitted.
+            if let failure, failure.line < line { return }
+            failure = (line, error)
         }
     }
 
@@ -151,6 +179,8 @@ final class LineImport<Change>: BodyReceiver {
         return .object(refusal)
     }
 
+    // MARK: The response
+
     /// - Returns: `nil` unless the import is complete.
     private func response() -> Response? {
         guard hasEnded, waiting == 0, !hasResponded else { return nil }
@@ -170,6 +200,7 @@ final class LineImport<Change>: BodyReceiver {
         return .json(.object(response))
     }
 
+    /// Returns the error of an import whose lines were all refused.
     private func nothingImported() -> Problem {
         let found = refused == 1 ? "the only one was refused" : "all \(refused) were refused"
         var problem = Problem(.unprocessableContent, "at least one line must be accepted; \(found)")
@@ -181,6 +212,7 @@ final class LineImport<Change>: BodyReceiver {
         return problem
     }
 
+    /// Returns the members of the response:
     /// `"imported":…,"refused":…,"errors":[{"line":…,"detail":…,"pointer":…}],"errors_left_out":…`
     private func summary() -> [(key: String, value: JSONValue)] {
         var members: [(key: String, value: JSONValue)] = [("imported", .integer(Int64(imported)))]

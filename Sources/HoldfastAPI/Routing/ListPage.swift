@@ -4,7 +4,7 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// The requested part of a list of definitions: `?limit=N&after=KEY&q=TEXT`. Lists are in the byte order of their keys,
+/// The requested page of a list of definitions: `?limit=N&after=KEY&q=TEXT`. Lists are in the byte order of their keys,
 /// so the next page can be read even if the last element of the previous one has been deleted.
 struct ListPage {
     /// The elements of a page, and the `after` of the next one.
@@ -42,7 +42,9 @@ struct ListPage {
         text = query["q"].flatMap { $0.isEmpty ? nil : $0.lowercased() }
     }
 
-    /// Selects the elements of the page: those whose key or another text contains the searched text, ignoring case.
+    /// Selects the elements of the page. The key or another text of each contains the searched text, ignoring case.
+    ///
+    /// - Parameter texts: returns the texts of an element that are searched beside the key.
     func select<Element>(
         _ elements: some Collection<Element>, key: (Element) -> Identifier, texts: (Element) -> [String] = { _ in [] }
     ) -> Selection<Element> {

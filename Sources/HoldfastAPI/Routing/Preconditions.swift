@@ -15,14 +15,15 @@ struct Preconditions: Sendable {
         ifNoneMatch = isConditional ? request.field("if-none-match") : nil
     }
 
-    /// Where `If-None-Match` names evaluations that the caller has: if these are the same, the response is 304.
+    /// The patterns of `POST` routes that read. There `If-None-Match` names evaluations that the caller has: if they
+    /// are the same, the response is 304.
     private static let evaluations: Set<String> = ["/v1/evaluations", "/ofrep/v1/evaluate/flags"]
 
-    /// Refuses conditions that the route cannot check. If one were ignored, the caller would believe that it holds; and a
-    /// request whose condition does not hold must not be performed (RFC 9110 §13.1.1), whatever its method.
+    /// Refuses conditions that a route does not check. If they were ignored, a request could be performed although its
+    /// condition does not hold, which RFC 9110 §13.1.1 forbids for every method.
     ///
-    /// - Parameter pattern: of a route that checks no conditions.
-    /// - Throws: 501.
+    /// - Parameter pattern: the pattern of a route that checks no conditions.
+    /// - Throws: 501 if the request has conditions.
     func refuse(on pattern: String) throws(Problem) {
         guard ifMatch != nil || (ifNoneMatch != nil && !Self.evaluations.contains(pattern)) else { return }
         let supported = Self.evaluations.contains(pattern) ? "If-Match" : "If-Match and If-None-Match"
@@ -33,8 +34,10 @@ struct Preconditions: Sendable {
 
     var isEmpty: Bool { ifMatch == nil && ifNoneMatch == nil }
 
-    /// Whether the conditions hold for a resource with these tags, one for each representation; empty if the resource
-    /// does not exist.
+    /// Whether the conditions hold for a resource.
+    ///
+    /// - Parameter current: the tags of the resource, one for each representation; empty if the resource does not
+    ///   exist.
     func hold(for current: [EntityTag]) -> Bool {
         if let ifMatch, !current.contains(where: { $0.isListed(in: ifMatch, weakly: false) }) { return false }
         if let ifNoneMatch, current.contains(where: { $0.isListed(in: ifNoneMatch) }) { return false }

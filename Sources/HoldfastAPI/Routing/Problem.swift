@@ -4,7 +4,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// The error format of the native API (RFC 9457, `application/problem+json`).
+/// An error with a status of HTTP, and its format in the native API (RFC 9457, `application/problem+json`). Other
+/// protocols render it in their own formats.
 struct Problem: Error {
     var status: Status
     /// The description of the error as text.
@@ -13,7 +14,7 @@ struct Problem: Error {
     var pointer: JSONPointer?
     /// Further members of the problem.
     var members: [(key: String, value: JSONValue)] = []
-    /// Further header fields of the response.
+    /// Further header fields of the response, such as `Retry-After`.
     var fields: [(name: StaticString, value: String)] = []
     /// See ``CoreError/topic``.
     var topic: CoreError.Topic?
@@ -41,6 +42,7 @@ struct Problem: Error {
         if let seconds = error.retryAfter { setRetryAfter(seconds: seconds) }
     }
 
+    /// Creates the problem of any error. The details of an unknown error are not sent.
     init(_ error: any Error) {
         switch error {
         case let error as Problem: self = error
@@ -51,7 +53,7 @@ struct Problem: Error {
         }
     }
 
-    /// The detail and the place, for formats that have one text.
+    /// The detail and the place, for formats that have one text for both.
     var sentence: String {
         detail + (pointer.map { $0.string.isEmpty ? "" : ", at \($0)" } ?? "")
     }
@@ -66,7 +68,7 @@ struct Problem: Error {
             })
     }
 
-    /// `Retry-After` (RFC 9110 §10.2.3)
+    /// Sets the field `Retry-After` (RFC 9110 §10.2.3).
     private mutating func setRetryAfter(seconds: Int) {
         fields = [("Retry-After", String(seconds))]
     }
@@ -91,6 +93,8 @@ struct Problem: Error {
         writer.endObject()
     }
 
+    /// Returns the response in the native format.
+    ///
     /// - Parameter pattern: the pattern of the route; `nil` if no route has the path.
     func response(on pattern: String?) -> Response {
         var writer = JSONWriter()
@@ -103,6 +107,7 @@ struct Problem: Error {
 }
 
 extension CoreError.Kind {
+    /// The status of HTTP for an error of this kind.
     var status: Status {
         switch self {
         case .invalid: .badRequest

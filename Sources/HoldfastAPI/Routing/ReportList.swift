@@ -4,8 +4,11 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// A body with one report of an app or an array of them, and the response with a result for each.
+/// A body with one report of an app, such as an event or a login, or with an array of reports; and the response with a
+/// result for each. In an array an invalid report does not affect the others. A single report that is invalid is an
+/// error of the request.
 struct ReportList: Sendable {
+    /// What has become of a valid report.
     enum Status: String, CaseIterable {
         case stored, repeated
     }

@@ -4,7 +4,10 @@ import HTTPServer
 import HoldfastCore
 import Storage
 
+/// Reads the body, the parameters of the path, and the query of a request, and checks them.
 extension Request {
+    // MARK: Body
+
     /// Passes the body to a function, expanded if it is compressed by gzip.
     ///
     /// - Parameter limit: the maximum length of the expanded body in bytes.
@@ -33,6 +36,8 @@ extension Request {
         }
     }
 
+    // MARK: Path and project
+
     /// Returns the `{user_id}` of the path, its first parameter.
     func userID() throws(CoreError) -> Identifier {
         guard let text = parameter(0) else { throw CoreError(.invalid, "the user id in the path must be UTF-8") }
@@ -56,6 +61,8 @@ extension Request {
         }
         return Identifier(name)
     }
+
+    // MARK: Query
 
     /// Returns the query as a dictionary.
     ///

@@ -1,6 +1,6 @@
 import HTTPServer
 
-/// A file or page for browsers without data of this server.
+/// A file or page for browsers that is part of the program, such as a page of the manual or of the console.
 struct StaticFile: Sendable {
     /// A representation of a file. Each has its own entity tag, so that caches keep them apart.
     private struct Form: Sendable {
@@ -24,15 +24,17 @@ struct StaticFile: Sendable {
         compressed = Gzip.compress(bytes, .small).map { Form($0) }
     }
 
+    /// Returns the file, compressed if the browser accepts that.
+    ///
     /// - Parameters:
     ///   - accepted: the `Accept-Encoding` of the request.
-    ///   - policy: the content security policy.
+    ///   - policy: the content security policy of the page.
     func response(accepting accepted: String?, policy: String) -> Response {
         let compressed = ContentCoding.acceptsGzip(accepted ?? "") ? compressed : nil
         let form = compressed ?? plain
         // The entity tag covers the policy, because after a 304 a browser would keep the former policy.
-        let rules = Array(policy.utf8).withUnsafeBytes { EntityTag(hashing: $0) }
-        let tag = EntityTag(form.entityTag.value ^ rules.value)
+        let policyTag = Array(policy.utf8).withUnsafeBytes { EntityTag(hashing: $0) }
+        let tag = EntityTag(form.entityTag.value ^ policyTag.value)
         var response = Response(.ok, contentType: contentType, entityTag: tag, body: .bytes(form.bytes))
         response.fields = [
             // A browser revalidates each time, and gets a 304 until the program changes.

@@ -4,7 +4,8 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// A body that is read from the store while it is sent. Belongs to one event loop.
+/// A body of any length that is read from the store piece by piece while it is sent, so that only one piece is in
+/// memory. Belongs to one event loop.
 protocol StoredStream: ResponseStream {
     /// Returns the next piece; `nil` at the end.
     func next() async throws -> [UInt8]?
@@ -22,10 +23,13 @@ extension StoredStream {
     }
 }
 
-/// The format of an export: NDJSON lines, or a page `{"profiles":[…],"next":…}`. `next` is the `after` of the page that
-/// follows, as in `GET /v1/audit`.
+/// The format of an export: NDJSON lines, or with `?format=json` a page `{"profiles":[…],"next":…}`, where `next` is
+/// the `after` of the page that follows.
+///
+/// A ``StoredStream`` encodes elements as lines, and converts each group of lines with ``piece(_:)``. It ends a page
+/// with ``end(next:)``.
 struct ExportForm {
-    /// The member of a page that has the elements; `nil` for lines.
+    /// The name of the member of a page that has the elements; `nil` for lines.
     private let name: StaticString?
     /// The maximum number of elements.
     let limit: Int
@@ -69,6 +73,7 @@ struct ExportForm {
         return opening() + Array(#"],"next":"#.utf8) + next.encoded() + Array("}\n".utf8)
     }
 
+    /// Returns the start of a page the first time, and nothing later.
     private mutating func opening() -> [UInt8] {
         guard let name, !hasBegun else { return [] }
         hasBegun = true
@@ -76,16 +81,18 @@ struct ExportForm {
     }
 }
 
-/// The number of rows that an export reads at once. It adapts to their length, so that a piece has about 128 KiB.
+/// The number of rows that an export reads at once. It begins small and adapts to the length of the rows, so that a
+/// piece has about 128 KiB.
 struct PageSize {
     private(set) var rows: Int
-    private let most: Int
+    private let maximumRows: Int
+    private static let initialRows = 4
+    /// The intended maximum length of a piece in bytes.
     private static let pieceLength = 128 * 1024
 
-    /// - Parameter most: the maximum number of rows.
-    init(atMost most: Int) {
-        self.most = most
-        rows = min(most, 4)
+    init(atMost maximumRows: Int) {
+        self.maximumRows = maximumRows
+        rows = min(maximumRows, Self.initialRows)
     }
 
     /// Adapts to the length of the last piece.
@@ -93,7 +100,7 @@ struct PageSize {
     /// - Parameter length: the length of the last piece in bytes.
     mutating func adjust(to length: Int) {
         if length > Self.pieceLength { rows = max(1, rows / 2) }
-        if length < Self.pieceLength / 2 { rows = min(most, rows * 2) }
+        if length < Self.pieceLength / 2 { rows = min(maximumRows, rows * 2) }
     }
 }
 
@@ -101,25 +108,30 @@ struct PageSize {
 /// piece in each iteration of the event loop, so that it neither blocks the loop nor fills the memory.
 final class JSONList: ResponseStream {
     private var json = JSONWriter()
+    /// The indices of the elements that have not been encoded.
     private var rest: Range<Int>
     private let next: JSONValue
+    /// Encodes the element with an index.
     private let append: (Int, inout JSONWriter) -> Void
 
     /// The minimum length of a piece before the last, in bytes.
     private static let pieceLength = 128 * 1024
 
-    /// - Parameter describe: returns the JSON of an element.
+    /// - Parameters:
+    ///   - name: the name of the member with the elements.
+    ///   - describe: returns the JSON of an element.
     init<Element>(
         _ name: StaticString, _ page: ListPage.Selection<Element>, _ describe: @escaping (Element) -> JSONValue
     ) {
         rest = page.elements.indices
         next = page.next.map { .string($0) } ?? .null
-        append = { $1.value(describe(page.elements[$0])) }
+        append = { index, writer in writer.value(describe(page.elements[index])) }
         json.beginObject()
         json.key(name)
         json.beginArray()
     }
 
+    /// Returns the response: the whole list if it is short, or a stream.
     func response(entityTag: EntityTag? = nil) -> Response {
         appendPiece()
         return rest.isEmpty
@@ -136,6 +148,7 @@ final class JSONList: ResponseStream {
         writer.write(json.take())
     }
 
+    /// Encodes elements until a piece is long enough. After the last element it also encodes the end.
     private func appendPiece() {
         while json.count < Self.pieceLength, let index = rest.first {
             rest.removeFirst()

@@ -2,7 +2,8 @@ import HTTPServer
 import HoldfastCore
 import Storage
 
-/// A protocol of clients: its routes and its error format.
+/// A protocol of clients, such as Holdfast's own REST API, OFREP, or that of Optimizely Agent: its routes, how a
+/// request carries a token, and the format of errors.
 ///
 /// To add a protocol, add a folder with a type that conforms, and a line in ``HoldfastApplication``.
 protocol WireProtocol {
@@ -45,12 +46,15 @@ func tokenSecret(authorization: String?, apiKey: String?) -> Substring? {
 /// Returns the secret of an `Authorization` field with a bearer token (RFC 6750 §2.1). The name of the scheme is
 /// case-insensitive (RFC 9110 §11.1).
 func bearerSecret(_ value: String) -> Substring? {
-    guard value.utf8.count > 7, value.prefix(7).lowercased() == "bearer " else { return nil }
-    return value.dropFirst(7).drop { $0 == " " }
+    let scheme = "bearer "
+    let length = scheme.utf8.count
+    guard value.utf8.count > length, value.prefix(length).lowercased() == scheme else { return nil }
+    return value.dropFirst(length).drop { $0 == " " }
 }
 
-/// The services that the protocols of one event loop share.
+/// The services that the protocols of one event loop share: of the whole server, and of the loop.
 struct LoopServices {
+    /// The services of the whole server.
     let services: Services
     /// The session of this event loop.
     let session: any StoreSession
@@ -58,7 +62,7 @@ struct LoopServices {
     let decisions: StickyDecisionService
     let gate: AccessGate
     let requests: LocalRequests
-    /// `nil` if the server is not an edge.
+    /// Forwards requests to the upstream; `nil` if the server is not an edge.
     let forwarder: UpstreamForwarder?
 
     init(_ services: Services, _ session: any StoreSession, _ loop: EventLoop) {

@@ -4,11 +4,13 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `GET /v1/tokens`: the tokens of the token file, without their secrets. `GET /v1/whoami`: the caller's own.
+/// `GET /v1/tokens`: the tokens of the token file, without their secrets. `GET /v1/whoami`: the name and permissions of
+/// the caller.
 struct TokensEndpoint {
     let control: AccessControl
     let isEdge: Bool
 
+    /// Responds with all tokens.
     func get(_ request: borrowing Request, _ call: Call) -> Response {
         .json(["tokens": .array(control.tokens.map { .object($0.description) })])
     }

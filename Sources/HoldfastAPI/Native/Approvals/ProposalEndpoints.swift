@@ -11,6 +11,7 @@ import Storage
 /// A proposal is the request as it was sent. On approval the server makes this request, provided that the definitions
 /// have not changed since.
 struct ProposalEndpoints {
+    /// A handler of a route that changes definitions.
     typealias Handler = (borrowing Request, Call) async throws -> Response
 
     let store: any StoreSession
@@ -25,6 +26,8 @@ struct ProposalEndpoints {
         clock = loop.services.store.clock
     }
 
+    // MARK: Proposing
+
     /// Returns a handler that responds 202 with a proposal if a change lacks a required approval.
     func holding(_ handle: @escaping Handler) -> Handler {
         { request, call in
@@ -36,13 +39,13 @@ struct ProposalEndpoints {
         }
     }
 
+    /// Stores the request as a proposal, unless the same one is waiting already, and responds with the proposal.
     private func propose(
         _ change: HeldChange, _ request: borrowing Request, _ call: Call
     ) async throws -> Response {
         let author = call.author(request)
-        let number = UInt64.random(in: 1 << 40..<1 << 48)
         var proposal = Proposal(
-            id: String(number, radix: 16), sdkKey: change.sdkKey, createdAt: clock.now(), author: author.name,
+            id: Self.makeID(), sdkKey: change.sdkKey, createdAt: clock.now(), author: author.name,
             basis: change.basis, method: request.method.name.description, target: request.target,
             experiments: change.experiments, changes: change.changes, body: request.withBody { Array($0) })
         if let waiting = try await waiting(like: proposal) {
@@ -54,6 +57,9 @@ struct ProposalEndpoints {
         response.fields = [("Location", "/v1/proposals/\(proposal.id)")]
         return response
     }
+
+    /// Returns a random id of 11 or 12 hexadecimal digits.
+    private static func makeID() -> String { String(UInt64.random(in: 1 << 40..<1 << 48), radix: 16) }
 
     /// Finds a waiting proposal, of any author, with the same request and the same state of definitions.
     private func waiting(like proposal: Proposal) async throws -> Proposal? {
@@ -72,7 +78,9 @@ struct ProposalEndpoints {
         return nil
     }
 
-    /// The last proposals of the project, newest first; `?status=` names one status.
+    // MARK: Reading
+
+    /// Responds with the last proposals of the project, newest first; `?status=` names one status.
     func list(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["status", "limit"])
         let limit = try Request.pageLimit(query)
@@ -82,8 +90,8 @@ struct ProposalEndpoints {
                 .invalid, "`status` must be one of \(statuses.joined(separator: ", ")); got '\(status)'")
         }
         let project = try projects.project(named: request.sdkKey, for: call.access)
-        let found = try await store.read(.proposals(sdkKey: project.sdkKey)).filter {
-            query["status"] == nil || $0.statusName(in: project) == query["status"]
+        let found = try await store.read(.proposals(sdkKey: project.sdkKey)).filter { proposal in
+            query["status"] == nil || proposal.statusName(in: project) == query["status"]
         }
         return .json([
             "proposals": .array(found.prefix(limit).map { describe($0) }),
@@ -91,11 +99,15 @@ struct ProposalEndpoints {
         ])
     }
 
+    /// Responds with one proposal, with its body.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         .json(describe(try await find(request, call)))
     }
 
-    /// Makes the change. Both the author of the proposal and the caller must be allowed to make it.
+    // MARK: Deciding
+
+    /// Makes the change of a proposal, by making its request with the caller's token. So the caller must be allowed to
+    /// make the change, as the author of the proposal was.
     func approve(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let proposal = try await find(request, call)
         try proposal.expectPending(in: projects.project(proposal.sdkKey))
@@ -108,13 +120,13 @@ struct ProposalEndpoints {
         if let secret = tokenSecret(authorization: request.field("authorization"), apiKey: request.field("x-api-key")) {
             fields.append(("Authorization", "Bearer \(secret)"))
         }
-        let made = await requests.response(
+        let response = await requests.response(
             to: LocalRequest(
                 proposal.method, proposal.target, fields: fields, body: proposal.body ?? [], peer: request.peer),
             approving: Approval(of: proposal, by: author))
-        guard made.status.code < 300 else {
-            var refusal = Response(made.status, contentType: made.contentType, body: .bytes(made.body))
-            refusal.fields = made.fields
+        guard response.status.code < 300 else {
+            var refusal = Response(response.status, contentType: response.contentType, body: .bytes(response.body))
+            refusal.fields = response.fields
             return refusal
         }
         let settled = try await find(request, call)
@@ -143,6 +155,10 @@ struct ProposalEndpoints {
         return .json(describe(decided))
     }
 
+    // MARK: Proposals
+
+    /// Returns the proposal in the path.
+    ///
     /// - Throws: 404 if there is no such proposal, 403 if the caller may not use its project.
     private func find(_ request: borrowing Request, _ call: Call) async throws -> Proposal {
         let id = request.parameter(0) ?? ""
@@ -154,7 +170,7 @@ struct ProposalEndpoints {
     }
 
     private func describe(_ proposal: Proposal) -> JSONValue {
-        var request: JSONObject = JSONObject()
+        var request = JSONObject()
         request["method"] = .string(proposal.method)
         request["target"] = .string(proposal.target)
         if let body = proposal.body {
@@ -173,7 +189,8 @@ struct ProposalEndpoints {
     }
 }
 
-/// The waiting proposals of a project, which are shown with the elements that they change.
+/// The waiting proposals of a project. The responses of other endpoints show them with the elements that they would
+/// change.
 struct WaitingProposals: Sendable {
     private let proposals: [Proposal]
 
@@ -187,21 +204,25 @@ struct WaitingProposals: Sendable {
 
     /// Adds the member `proposals` to the description of an element that waiting proposals would change.
     func describe<Element: DefinedElement>(_ element: Element, _ description: JSONValue) -> JSONValue {
-        let about = proposals.filter { proposal in
-            let isRunning = Element.self == Experiment.self || Element.self == Flag.self
-            return isRunning && proposal.experiments.contains(element.key.string)
-                || (proposal.changes.array ?? []).contains { change in
-                    change.object?["action"]?.string?.hasPrefix("\(Element.noun).") == true
-                        && change.object?["target"]?.string == element.key.string
-                }
-        }
-        guard !about.isEmpty, var object = description.object else { return description }
+        let proposalsOfElement = proposals.filter { Self.concerns($0, element) }
+        guard !proposalsOfElement.isEmpty, var object = description.object else { return description }
         object["proposals"] = .array(
-            about.map {
+            proposalsOfElement.map { proposal in
                 [
-                    "id": .string($0.id), "author": .string($0.author), "created_at": .string($0.createdAt.rfc3339),
+                    "id": .string(proposal.id), "author": .string(proposal.author),
+                    "created_at": .string(proposal.createdAt.rfc3339),
                 ]
             })
         return .object(object)
+    }
+
+    /// Whether a proposal would change an element, or a running experiment with the key of the element.
+    private static func concerns<Element: DefinedElement>(_ proposal: Proposal, _ element: Element) -> Bool {
+        let mayBeRunning = Element.self == Experiment.self || Element.self == Flag.self
+        if mayBeRunning, proposal.experiments.contains(element.key.string) { return true }
+        return (proposal.changes.array ?? []).contains { change in
+            change.object?["action"]?.string?.hasPrefix("\(Element.noun).") == true
+                && change.object?["target"]?.string == element.key.string
+        }
     }
 }

@@ -5,7 +5,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/assign`: atomic get-or-assign of a user's variation in one experiment. The assignment is sticky.
+/// `/v1/assign`: atomic get-or-assign of a user's variation in one experiment. The assignment is sticky: later requests
+/// get the same variation, even if the traffic allocation changes.
 struct AssignEndpoints {
     let decisions: StickyDecisionService
     let projects: ProjectView
@@ -18,12 +19,13 @@ struct AssignEndpoints {
         let body = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
         let sdkKey = request.sdkKey
         guard let list = body.array else {
-            let asked = try AssignRequest(body, sdkKey: sdkKey, at: [], call)
-            let project = try project(of: asked)
-            return decisions.respond(to: try asked.query(enrolls: true, in: project), in: project, call) {
-                .json(try asked.decision(of: $0).encoded())
-            } error: {
-                Problem($0).response(on: call.pattern)
+            // A single request is usually served by callbacks, without the cost of a task.
+            let single = try AssignRequest(body, sdkKey: sdkKey, at: [], call)
+            let project = try project(of: single)
+            return decisions.respond(to: try single.query(enrolls: true, in: project), in: project, call) { decisions in
+                .json(try single.decision(of: decisions).encoded())
+            } error: { error in
+                Problem(error).response(on: call.pattern)
             }
         }
         guard list.count <= limit else {
@@ -38,11 +40,13 @@ struct AssignEndpoints {
         }
     }
 
+    /// Returns the responses to an array of requests, as a JSON array.
+    ///
     /// - Parameter sdkKey: the project of requests that name none.
     private func responses(to list: [JSONValue], _ sdkKey: String?, _ call: Call) async throws -> [UInt8] {
         let results = try await call.results(of: list.indices, projects) { index, call in
-            let asked = try AssignRequest(list[index], sdkKey: sdkKey, at: JSONPointer().appending(index), call)
-            return try await decision(on: asked, enrolls: true).encoded()
+            let request = try AssignRequest(list[index], sdkKey: sdkKey, at: JSONPointer().appending(index), call)
+            return try await decision(on: request, enrolls: true).encoded()
         }
         var writer = JSONWriter()
         writer.beginArray()
@@ -65,10 +69,11 @@ struct AssignEndpoints {
         if let text = query["attributes"] {
             object["attributes"] = try JSONInput.parse(parameter: "attributes", text)
         }
-        let asked = try AssignRequest(.object(object), sdkKey: request.sdkKey, at: [], call)
-        return .json(try await decision(on: asked, enrolls: false).encoded())
+        let assignRequest = try AssignRequest(.object(object), sdkKey: request.sdkKey, at: [], call)
+        return .json(try await decision(on: assignRequest, enrolls: false).encoded())
     }
 
+    /// - Parameter enrolls: whether a new assignment is stored.
     private func decision(on request: AssignRequest, enrolls: Bool) async throws -> ExperimentDecision {
         let project = try project(of: request)
         return try request.decision(
@@ -92,8 +97,9 @@ struct AssignEndpoints {
     }
 }
 
-/// `{"user_id","anonymous_id"?,"experiment","attributes"?,"sdk_key"?}`
+/// One request for an assignment: `{"user_id","anonymous_id"?,"experiment","attributes"?,"sdk_key"?}`
 private final class AssignRequest: Sendable {
+    /// The place of the request in the body, for errors.
     let place: JSONPointer
     let user: User
     let anonymousID: Identifier?

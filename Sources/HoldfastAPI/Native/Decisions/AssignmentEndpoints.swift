@@ -6,9 +6,10 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/profiles/{user_id}/experiments/{experiment}`: one assignment. `PUT` sets the admin's override. It stays until
-/// it expires or an admin removes it, even if app servers save other variations. Then the underlying assignment counts
-/// again.
+/// `/v1/profiles/{user_id}/experiments/{experiment}`: one assignment of a user.
+///
+/// `PUT` sets an override: a variation that an admin chooses. It stays until it expires or an admin removes it, even if
+/// app servers save other variations meanwhile. After that the underlying assignment counts again.
 ///
 /// The path names the experiment by its key or its id. An id that no active datafile has is used unchanged.
 struct AssignmentEndpoints {
@@ -27,25 +28,57 @@ struct AssignmentEndpoints {
         return try Self.response(profile, experiment)
     }
 
-    private static func response(
-        _ profile: ProfileRecord?, _ experiment: NamedExperiment
-    ) throws(CoreError) -> Response {
-        guard let assignment = profile?[experiment.id] else {
+    /// Sets an override. Responds with the assignment.
+    func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let userID = try request.userID()
+        let experiment = try experimentToChange(request, call)
+        try expectIntended(experiment, request, call)
+        let operation = try request.withBody { bytes throws(CoreError) in
+            try Self.override(JSONInput.parse(bytes), of: experiment, at: clock.now())
+        }
+        let change = ProfileChange(
+            userID: userID, operation: operation, condition: Self.condition(request, of: experiment))
+        let author = call.author(request)
+        let result = try await completed { store.submit(change, by: author, $0) }
+        return try Self.response(result.profile, experiment)
+    }
+
+    /// Removes the assignment. If there is an override and the caller is an admin, removes only the override, so that
+    /// the underlying assignment counts again.
+    ///
+    /// - Throws: 409 if there is an override, and the caller is not an admin.
+    func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let userID = try request.userID()
+        let experiment = try experimentToChange(request, call)
+        let condition = Self.condition(request, of: experiment)
+        let keepsOverride = !call.mayRemoveOverrides
+        var removal = ProfileChange(
+            userID: userID, operation: .remove(experimentID: experiment.id), condition: condition)
+        if keepsOverride {
+            // Checked in the transaction of the change, because an admin may set an override meanwhile.
+            removal.condition = { profile in
+                profile?[experiment.id]?.source != .override && condition?(profile) ?? true
+            }
+        }
+        let author = call.author(request)
+        let change = removal
+        let result = await settled { store.submit(change, by: author, $0) }
+        if keepsOverride, case .failure(.conditionFailed) = result {
+            // Either the override or the caller's condition is the cause.
+            let profile = try await completed { store.profile(of: userID, $0) }
+            guard profile?[experiment.id]?.source == .override else { throw StorageError.conditionFailed }
+            throw CoreError(
+                .conflict, "the assignment must not be an override, which only an admin removes; nothing was removed")
+        }
+        guard try result.get().changed else {
             throw CoreError(.notFound, "the user has no assignment in this experiment")
         }
-        let json = experiment.encode(assignment)
-        return .json(json, entityTag: EntityTag(of: json))
+        return Response(.noContent)
     }
 
-    /// Returns the condition of `If-Match` and `If-None-Match` of a change.
-    private static func condition(
-        _ request: borrowing Request, of experiment: NamedExperiment
-    ) -> ProfileChange.Condition? {
-        Preconditions(request).condition { profile in
-            profile?[experiment.id].map { [EntityTag(of: experiment.encode($0))] } ?? []
-        }
-    }
+    // MARK: The experiment
 
+    /// Returns the key or id in the path.
     private static func name(_ request: borrowing Request) throws(CoreError) -> String {
         guard let name = request.parameter(1) else {
             throw CoreError(.invalid, "the experiment in the path must be UTF-8")
@@ -69,8 +102,8 @@ struct AssignmentEndpoints {
         return NamedExperiment(id: id, definitions: try projects.experiments(id: id, for: call.access))
     }
 
-    /// Returns the experiment of a change. The key of an experiment that another server has just created must not be
-    /// used as the id of an unknown experiment.
+    /// Returns the experiment of a change. If its name is unknown here, the newest definitions are read first: the name
+    /// may be the key of an experiment that another server has just created, and must then not be used as an id.
     private func experimentToChange(_ request: borrowing Request, _ call: Call) throws(CoreError) -> NamedExperiment {
         let name = try Self.name(request)
         let experiment = try experiment(name, call)
@@ -80,19 +113,7 @@ struct AssignmentEndpoints {
         return experiment
     }
 
-    func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let userID = try request.userID()
-        let experiment = try experimentToChange(request, call)
-        try expectIntended(experiment, request, call)
-        let operation = try request.withBody { bytes throws(CoreError) in
-            try Self.override(JSONInput.parse(bytes), of: experiment, at: clock.now())
-        }
-        let change = ProfileChange(
-            userID: userID, operation: operation, condition: Self.condition(request, of: experiment))
-        let author = call.author(request)
-        let result = try await completed { store.submit(change, by: author, $0) }
-        return try Self.response(result.profile, experiment)
-    }
+    // MARK: The override
 
     /// Prevents a misspelt key from becoming the override of an unknown experiment.
     ///
@@ -157,6 +178,7 @@ struct AssignmentEndpoints {
         return variationID
     }
 
+    /// Returns the error for a variation that the experiment does not have. It lists the experiment's variations.
     private static func unknownVariation(_ experiment: NamedExperiment, at pointer: JSONPointer) -> CoreError {
         guard !experiment.definitions.isEmpty else {
             return CoreError(
@@ -177,33 +199,26 @@ struct AssignmentEndpoints {
         return error
     }
 
-    /// Removes the assignment. If there is an override and the caller is an admin, removes only the override, so that
-    /// the underlying assignment counts again.
-    ///
-    /// - Throws: 409 if there is an override, and the caller is not an admin.
-    func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let userID = try request.userID()
-        let experiment = try experimentToChange(request, call)
-        let condition = Self.condition(request, of: experiment)
-        let keepsOverride = !call.mayRemoveOverrides
-        var change = ProfileChange(
-            userID: userID, operation: .remove(experimentID: experiment.id), condition: condition)
-        if keepsOverride {
-            change.condition = { $0?[experiment.id]?.source != .override && condition?($0) ?? true }
+    // MARK: Conditions and responses
+
+    /// Returns the condition of `If-Match` and `If-None-Match` of a change.
+    private static func condition(
+        _ request: borrowing Request, of experiment: NamedExperiment
+    ) -> ProfileChange.Condition? {
+        Preconditions(request).condition { profile in
+            profile?[experiment.id].map { [EntityTag(of: experiment.encode($0))] } ?? []
         }
-        let author = call.author(request)
-        let removed = change
-        let result = await settled { store.submit(removed, by: author, $0) }
-        if keepsOverride, case .failure(.conditionFailed) = result {
-            let profile = try await completed { store.profile(of: userID, $0) }
-            guard profile?[experiment.id]?.source == .override else { throw StorageError.conditionFailed }
-            throw CoreError(
-                .conflict, "the assignment must not be an override, which only an admin removes; nothing was removed")
-        }
-        guard try result.get().changed else {
+    }
+
+    /// - Throws: 404 if the profile has no assignment in the experiment.
+    private static func response(
+        _ profile: ProfileRecord?, _ experiment: NamedExperiment
+    ) throws(CoreError) -> Response {
+        guard let assignment = profile?[experiment.id] else {
             throw CoreError(.notFound, "the user has no assignment in this experiment")
         }
-        return Response(.noContent)
+        let json = experiment.encode(assignment)
+        return .json(json, entityTag: EntityTag(of: json))
     }
 }
 

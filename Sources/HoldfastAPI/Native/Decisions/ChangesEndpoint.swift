@@ -6,7 +6,8 @@ import HoldfastCore
 import JSON
 internal import Synchronization
 
-/// `GET /v1/changes`: server-sent events that name the active datafile, at once and after each change.
+/// `GET /v1/changes`: server-sent events that name the active datafile of a project, at once and after each change. A
+/// client then fetches the datafile, or evaluates again.
 struct ChangesEndpoint {
     let feed: ChangeFeed
     let projects: ProjectView
@@ -21,7 +22,7 @@ struct ChangesEndpoint {
 }
 
 extension Response {
-    /// Returns a stream of changes.
+    /// Creates a response with a stream of changes.
     init(changes stream: ChangeStream) {
         self.init(.ok, contentType: MediaType.events, body: .stream(stream))
         // Prevents caches and proxies from delaying events.
@@ -29,8 +30,12 @@ extension Response {
     }
 }
 
-/// One client's server-sent events (WHATWG HTML §9.2). Changes are not queued for a slow client: when its connection
-/// has room again, it receives the datafiles that are active then.
+/// One client's server-sent events (WHATWG HTML §9.2), about changes of datafiles and, in one format, other
+/// notifications.
+///
+/// Changes are not queued for a slow client: when its connection has room again, it receives the datafiles that are
+/// active then. The connection asks for data on its event loop (``produce(_:)``), and ``HoldfastCore/ChangeFeed``
+/// reports changes from any thread (``receive(_:)``), so the state is locked.
 final class ChangeStream: ResponseStream, ChangeFollower {
     /// The format of an event.
     enum Format {
@@ -97,26 +102,31 @@ final class ChangeStream: ResponseStream, ChangeFollower {
         sendChanges()
     }
 
+    /// What is written next; without a text, the stream ends.
+    private struct Step {
+        let writer: StreamWriter
+        let text: [UInt8]?
+    }
+
     /// Sends the datafiles that the client does not know yet, if the connection has room, and ends a stream that was
     /// closed or whose token was revoked. Without a change, sends a comment if a heartbeat is due.
     private func sendChanges() {
-        let step = state.withLock { state -> (writer: StreamWriter, text: [UInt8]?)? in
+        let step = state.withLock { state -> Step? in
             guard let writer = state.writer else { return nil }
             if state.hasEnded || !admission.isValid {
                 state.writer = nil
-                return (writer, nil)
+                return Step(writer: writer, text: nil)
             }
-            var text = subscription.takeChanges().reduce(into: state.waiting) {
-                $0 = format.event($1, appendingTo: $0)
-            }
+            var text = state.waiting
             state.waiting = []
+            for project in subscription.takeChanges() { text = format.event(project, appendingTo: text) }
             if text.isEmpty, state.isHeartbeatDue, format.hasComments { text = Array(": nothing new\n\n".utf8) }
             // The first write, even an empty one, sends the head of the response, for which the client waits.
             guard !text.isEmpty || !state.hasBegun else { return nil }
             state.hasBegun = true
             state.isHeartbeatDue = false
             state.writer = nil
-            return (writer, text)
+            return Step(writer: writer, text: text)
         }
         guard let step else { return }
         if let text = step.text { step.writer.write(text) } else { step.writer.finish() }
@@ -129,6 +139,7 @@ extension ChangeStream.Format {
         if case .agent(let format) = self { !format.isRaw } else { true }
     }
 
+    /// Returns a text with the event for a changed project at its end.
     fileprivate func event(_ project: Project, appendingTo text: [UInt8]) -> [UInt8] {
         if case .agent(let format) = self { return text + format.event(project) }
         let head =

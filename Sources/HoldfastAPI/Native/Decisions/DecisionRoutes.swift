@@ -4,7 +4,9 @@ import Storage
 extension NativeProtocol {
     /// The routes of assignments, evaluations, and the stream of changes.
     static func decisions(_ loop: LoopServices) -> [APIRoute] {
-        let (services, session, projects) = (loop.services, loop.session, loop.projects)
+        let services = loop.services
+        let session = loop.session
+        let projects = loop.projects
         let assignment = AssignmentEndpoints(store: session, projects: projects, clock: services.store.clock)
         let bucket = BucketEndpoint()
         let assign = AssignEndpoints(

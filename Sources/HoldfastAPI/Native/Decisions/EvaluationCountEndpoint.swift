@@ -12,13 +12,14 @@ struct EvaluationCountEndpoint {
     let uses: UseRecorder
     let limit: Int
 
-    /// One report or an array of them.
+    /// Counts the evaluations of one report or of an array of them. A report whose `id` is known is not counted again.
     func post(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let list = try ReportList(request, limit: limit)
         let sdkKey = request.sdkKey
         let reports = try list.parse { value, place throws(CoreError) in
             try parse(value, sdkKey: sdkKey, call.access, at: place)
         }
+        // Reads the newest definitions before anything is counted, if a report may name a project that is new.
         if !call.isUpToDate {
             for case .failure(let error) in reports where error.mayBeStale { throw error }
         }
@@ -35,12 +36,14 @@ struct EvaluationCountEndpoint {
             })
     }
 
+    // MARK: Parsing
+
     private struct Report {
         var id: Identifier
         var counts: [(series: ReportedEvaluations.Series, count: UInt64)]
     }
 
-    /// `{"id","sdk_key"?,"counts":[{"flag_key","variation_key"?,"reason","count"}]}`
+    /// Parses `{"id","sdk_key"?,"counts":[{"flag_key","variation_key"?,"reason","count"}]}`.
     ///
     /// - Parameter sdkKey: the project of a report that names none.
     private func parse(
@@ -68,6 +71,7 @@ struct EvaluationCountEndpoint {
         return Report(id: Identifier(id), counts: counts)
     }
 
+    /// Parses one element of `counts`.
     private static func count(
         _ value: JSONValue, in project: Project, at place: JSONPointer
     ) throws(CoreError) -> (ReportedEvaluations.Series, UInt64) {

@@ -4,8 +4,9 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// `POST /v1/evaluations`: evaluates flags for one user, all or those with a tag or key, for a client library to cache.
-/// New assignments are stored, as by `/v1/assign`. No exposure is recorded, because only the client knows when the user sees a variation.
+/// `POST /v1/evaluations`: evaluates all flags for one user, or those with a tag or key, for a client library to cache.
+/// New assignments are stored, as by `/v1/assign`. No exposure is recorded, because only the client knows when the user
+/// sees a variation.
 struct EvaluationEndpoint {
     let decisions: StickyDecisionService
     let projects: ProjectView
@@ -19,6 +20,7 @@ struct EvaluationEndpoint {
         let sdkKey = input.sdkKey ?? request.sdkKey
         let project =
             try sdkKey == nil ? projects.project(ofAny: call) : projects.project(named: sdkKey, for: call.access)
+        // Another server may have just defined the flag.
         if !call.isUpToDate, let project,
             let key = input.flagKeys.first(where: { project.datafile.flag(key: $0) == nil })
         {
@@ -51,10 +53,12 @@ struct EvaluationEndpoint {
             Self.encode(decided, of: User(id: userID), []) { $0.member("next", selection.next) })
     }
 
+    /// Returns the body of a response.
+    ///
     /// - Parameters:
     ///   - decisions: `nil` if the server has no project, and so no flags.
     ///   - flagKeys: the flags that the request names.
-    ///   - end: writes members at the end.
+    ///   - end: writes further members at the end.
     private static func encode(
         _ decisions: Decisions?, of user: User, _ flagKeys: [Identifier], end: (inout JSONWriter) -> Void = { _ in }
     ) -> [UInt8] {
@@ -78,6 +82,7 @@ struct EvaluationEndpoint {
     }
 }
 
+/// The body of `POST /v1/evaluations`:
 /// `{"user_id","anonymous_id"?,"attributes"?,"sdk_key"?,"tags"?,"flag_keys"?,"include_reasons"?}`
 private struct EvaluationRequest: Sendable {
     let query: DecisionQuery
@@ -111,7 +116,8 @@ private struct EvaluationRequest: Sendable {
     }
 }
 
-/// The flags of a request: those with one of the tags, and those with one of the keys.
+/// The flags that a request selects. If it has tags, a flag must have one of them; if it has keys, the flag's key must
+/// be one of them.
 private struct FlagSelection: Sendable {
     private let tags: Set<Identifier>?
     private let keys: Set<Identifier>?
@@ -128,56 +134,6 @@ private struct FlagSelection: Sendable {
         datafile.flags.compactMap { flag in
             let isTagged = tags.map { !$0.isDisjoint(with: flag.annotations.tags) } ?? true
             return isTagged && keys?.contains(flag.key) ?? true ? flag.key : nil
-        }
-    }
-}
-
-/// `POST /v1/bucket`: hashes an id into a bucket. Pure: reads and stores nothing.
-struct BucketEndpoint {
-    /// Responds to `{"bucketing_id","parent_id","traffic_allocation"?}` with `{"hash","bucket_value","entity_id"}`.
-    /// `entity_id` is `null` if no range contains the bucket value, or if there is no allocation.
-    func post(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
-        let body = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
-        let object = try body.object("a request", knowing: ["bucketing_id", "parent_id", "traffic_allocation"])
-        let result = Bucketer.bucket(
-            bucketingID: Identifier(try object.text("bucketing_id")),
-            parentID: Identifier(try object.text("parent_id")),
-            trafficAllocation: try Self.allocation(object["traffic_allocation"]))
-        return .json([
-            "hash": .integer(Int64(result.hash)), "bucket_value": .integer(Int64(result.bucketValue)),
-            "entity_id": result.entityID.map { .string($0.string) } ?? .null,
-        ])
-    }
-
-    private static func allocation(_ value: JSONValue?) throws(CoreError) -> TrafficAllocation {
-        guard let value else { return TrafficAllocation(ranges: []) }
-        guard value.array != nil else {
-            throw CoreError(
-                .invalid, "`traffic_allocation` must be an array; got \(value.kind)", at: ["traffic_allocation"])
-        }
-        if let count = value.array?.count, count > Bucketer.bucketCount {
-            throw CoreError(
-                .invalid, "`traffic_allocation` must have at most \(Bucketer.bucketCount) ranges; got \(count)",
-                at: ["traffic_allocation"])
-        }
-        do throws(DatafileError) {
-            return try TrafficAllocation(json: value)
-        } catch {
-            let first = error.problems.first
-            let place = first.map {
-                JSONPointer.member("traffic_allocation", insteadOf: "trafficAllocation", in: $0.pointer)
-            }
-            throw CoreError(.invalid, first?.reason ?? "`traffic_allocation` is not usable", at: place)
-        }
-    }
-}
-
-extension JSONPointer {
-    /// Returns the pointer with its first member renamed from `former` to `name`.
-    fileprivate static func member(_ name: String, insteadOf former: String, in pointer: JSONPointer) -> JSONPointer {
-        let parts = pointer.string.split(separator: "/", omittingEmptySubsequences: false).dropFirst().map(String.init)
-        return parts.enumerated().reduce(JSONPointer()) { place, part in
-            place.appending(part.offset == 0 && part.element == former ? name : part.element)
         }
     }
 }

@@ -12,8 +12,8 @@ struct ExplainEndpoint {
     let decisions: StickyDecisionService
     let projects: ProjectView
 
-    /// The query may have `sdk_key`, if the header does not name the project, and `at`, a time whose active datafile is
-    /// used.
+    /// Responds with the decision and its steps. The query may have `sdk_key`, if the header does not name the project,
+    /// and `at`: a time in the past. The datafile that was active then is used.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         guard let name = request.parameter(1) else {
@@ -37,7 +37,8 @@ struct ExplainEndpoint {
     }
 
     private static func encode(_ explanation: Explanation, of userID: Identifier) -> [UInt8] {
-        let (experiment, decision) = (explanation.experiment, explanation.decision)
+        let experiment = explanation.experiment
+        let decision = explanation.decision
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("user_id", userID.string)
@@ -78,6 +79,7 @@ struct ExplainEndpoint {
         writer.endObject()
     }
 
+    /// Writes the source and times of an assignment, if the step uses it.
     private static func append(_ held: DecisionStep.HeldStep, _ assignment: Assignment?, to writer: inout JSONWriter) {
         if let assignment, held.name == assignment.variationID { ProfileJSON.appendOrigin(assignment, to: &writer) }
     }

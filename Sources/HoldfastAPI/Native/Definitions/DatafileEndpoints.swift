@@ -6,7 +6,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/datafile` for admins. The routes that the Agent's clients read are in `OptimizelyAgent/AgentConfig.swift`.
+/// `/v1/datafile` for admins: activates a datafile, and shows those that were active before. The routes from which
+/// clients read the active datafile are in `OptimizelyAgent/AgentConfig.swift`.
 struct DatafileEndpoints {
     let catalog: ProjectCatalog
     let store: any StoreSession
@@ -19,38 +20,46 @@ struct DatafileEndpoints {
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let uploaded = request.withBody { Array($0) }
         let query = try request.query(knowing: ["moves", "share"])
-        let (moves, sharing) = (try Request.movePolicy(query), try Request.sharePolicy(query, call))
+        let moves = try Request.movePolicy(query)
+        let sharing = try Request.sharePolicy(query, call)
         let preconditions = Preconditions(request)
         let accepted = try await catalog.inBackground { _ in try Datafile.accepted(uploaded) }
         let snapshot = catalog.snapshot()
         let sdkKey = try snapshot.sdkKeyToChange(request.sdkKey ?? accepted.sdkKey, for: call.access)
         let former = snapshot.projects[sdkKey]
+        // Datafiles of other products have no lifetime of assignments. The project keeps the one that it has.
         let (content, compiled) = try await catalog.inBackground { _ in
             let given = CompiledDefinitions(accepted)
             let completed = try given.completed(with: former?.datafile.assignmentLifetime)
             return completed.map { ($0.definitions.content, $0) } ?? (uploaded, given)
         }
         let datafile = compiled.datafile
+
+        // The checks of the caller's conditions, of the approval, and of enrolled users who would get another
+        // variation.
         try preconditions.check(former?.entityTag)
         let policy = call.approvalPolicy
         try await policy.expectUnchanged(former, store)
         if let former { try await PreviewCounter(catalog).check(former, to: compiled, moves) }
-        let (author, now) = (call.author(request), clock.now())
-        let isUnchecked = if case .notNeeded = policy { true } else { false }
+        let author = call.author(request)
+        let now = clock.now()
+        let needsNoApproval = if case .notNeeded = policy { true } else { false }
         let notes = try await catalog.inBackground { _ in
             try policy.check(from: former, to: compiled, [AuditNote(.datafilePut, of: sdkKey)])
         }
+
         let stored = try await catalog.inBackground { session in
             let newest = try snapshot.checkIDs(of: datafile, replacing: former?.datafile, in: sdkKey, sharing)
             let upload = try await UploadedDatafile(
                 content, compiled.definitions, replacing: former, at: now, session)
-            let isUnconditional = isUnchecked && preconditions.isEmpty && upload.freezes.isEmpty
+            // Otherwise the former datafile must still be active, because it was compared with the new one.
+            let replacesAny = needsNoApproval && preconditions.isEmpty && upload.freezes.isEmpty
             return try await session.write(
                 .putDatafile(
                     .whole(upload.content), sdkKey: sdkKey, revision: datafile.revision,
                     allocations: AllocationRules.allocations(in: datafile),
                     statuses: StatusRules.statuses(in: datafile), series: compiled.definitions.series,
-                    replacing: isUnconditional ? nil : former?.version ?? 0, among: newest, freezing: upload.freezes,
+                    replacing: replacesAny ? nil : former?.version ?? 0, among: newest, freezing: upload.freezes,
                     makesProject: false, approval: policy.approval, notes: notes, by: author))
         }
         guard let stored else {
@@ -61,6 +70,7 @@ struct DatafileEndpoints {
         return .json(Self.summary(stored, datafile), former == nil ? .created : .ok)
     }
 
+    /// Returns the response to an upload: the numbers of elements, and warnings.
     private static func summary(_ stored: StoredDatafile, _ datafile: Datafile) -> JSONValue {
         var summary = JSONObject()
         summary["sdk_key"] = .string(stored.sdkKey)
@@ -73,8 +83,10 @@ struct DatafileEndpoints {
         return .object(summary)
     }
 
-    /// Responds with the history of active datafiles, newest first: revision, time, and the name of the token. The
-    /// default of `?limit=N` is 100.
+    // MARK: History
+
+    /// Responds with the datafiles that were active, newest first: version, revision, time, and the name of the token
+    /// that activated it. The default of `?limit=N` is 100.
     func history(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let limit = try Request.pageLimit(request.query(knowing: ["limit"]))
         let sdkKey = try projects.project(named: request.sdkKey, for: call.access).sdkKey

@@ -6,9 +6,12 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/experiments`, `/v1/flags` and `/v1/metrics`. Each change edits the project and increases its revision, so that
-/// all protocols and servers see the same definitions. `X-Optimizely-SDK-Key` names the project; without it the default
-/// project is used. The first element on a server creates its project.
+/// `/v1/experiments`, `/v1/flags`, `/v1/metrics` and `/v1/holdouts`: reads and changes the elements of a project of one
+/// kind.
+///
+/// Each change edits the project's definitions and increases its revision, so that all protocols and servers see the
+/// same definitions. `X-Optimizely-SDK-Key` names the project; without it the default project is used. The first
+/// element on a server creates its project.
 struct DefinitionEndpoints<Element: AuditedElement> {
     let services: Services
     let store: any StoreSession
@@ -16,6 +19,7 @@ struct DefinitionEndpoints<Element: AuditedElement> {
 
     private var catalog: ProjectCatalog { services.projects }
 
+    /// Responds with a page of elements. A list of experiments may have `?id=ID,ID`, a list of flags `?stale=30d`.
     func list(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let isOfExperiments = Element.self == Experiment.self
         let page = try ListPage(
@@ -26,11 +30,11 @@ struct DefinitionEndpoints<Element: AuditedElement> {
         let uses = try await uses(in: project, areRequired: page.staleDays != nil)
         if let uses, let days = page.staleDays {
             let day = services.store.clock.now().day - days
-            elements.removeAll { $0.usedFlag.map { !uses.isStale($0, since: day) } ?? false }
+            elements.removeAll { element in element.usedFlag.map { !uses.isStale($0, since: day) } ?? false }
         }
         if let ids = page.query["id"] {
             let wanted = Set(ids.split(separator: ",").map { Identifier(String($0)) })
-            elements.removeAll { !wanted.contains(($0 as? Experiment)?.id ?? $0.key) }
+            elements.removeAll { element in !wanted.contains((element as? Experiment)?.id ?? element.key) }
         }
         let listed = page.select(elements, key: \.key) { $0.searchedTexts(definitions) }
         let looks = try await looks(in: project)
@@ -49,31 +53,12 @@ struct DefinitionEndpoints<Element: AuditedElement> {
             waiting: try await WaitingProposals(in: project, store, call))
     }
 
-    /// Reads the looks of bandits that are not in the definitions; `nil` for other elements, or if they cannot be read.
-    private func looks(in project: Project) async throws -> BanditLooks? {
-        guard Element.self == Experiment.self else { return nil }
-        return try? await BanditLooks(project, store)
-    }
-
-    /// Reads when flags were last used; `nil` for other elements.
-    ///
-    /// - Parameter areRequired: whether a failure to read them is an error. Otherwise the result is `nil`, so that
-    ///   definitions, which are in memory, can be shown without them.
-    private func uses(in project: Project, areRequired: Bool = false) async throws -> FlagUses? {
-        guard Element.self == Flag.self else { return nil }
-        do {
-            let stored = try await store.read(.lastUses(sdkKey: project.sdkKey))
-            return FlagUses(services.uses.uses(of: project.sdkKey, stored: stored))
-        } catch  where !areRequired {
-            return nil
-        }
-    }
-
     /// Creates an element, or changes the members that the body has; 201 if it is new. `?from=KEY` copies an
     /// experiment: the new draft has its members, except those in the body.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["moves", "share"] + (Element.copiedMembers.isEmpty ? [] : ["from"]))
-        let (moves, sharing) = (try Request.movePolicy(query), try Request.sharePolicy(query, call))
+        let moves = try Request.movePolicy(query)
+        let sharing = try Request.sharePolicy(query, call)
         let input = try PutRequest(request, call, projects, from: query["from"])
         let schema = projects.schema
         let change = try await catalog.inBackground { _ in try Self.change(input, schema) }
@@ -88,7 +73,8 @@ struct DefinitionEndpoints<Element: AuditedElement> {
                 ]
             })
         let edited = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).edit(edit)
-        let (project, outcome) = (edited.project, edited.outcome)
+        let project = edited.project
+        let outcome = edited.outcome
         let warnings = outcome.change?.warnings(
             schema, project.datafile, changing: outcome.description, at: services.store.clock.now())
         let description = edited.notes.isEmpty ? outcome.description : edited.notes.first?.after.object?[Element.noun]
@@ -97,6 +83,7 @@ struct DefinitionEndpoints<Element: AuditedElement> {
             uses: try await uses(in: project), looks: try await looks(in: project))
     }
 
+    /// Deletes a flag, a metric or a holdout, or archives an experiment.
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try request.key()
         let sdkKey = try projects.sdkKeyToChange(request.sdkKey, for: call.access)
@@ -105,8 +92,7 @@ struct DefinitionEndpoints<Element: AuditedElement> {
         let note = Self.note(Element.deleteAction, key, sdkKey)
         _ = try await ProjectEditor(catalog, call.approvalPolicy).edit(
             sdkKey, note, by: call.author(request), moves: moves
-        ) {
-            definitions, project throws(CoreError) in
+        ) { definitions, project throws(CoreError) in
             try preconditions.check(Self.entityTag(of: key, project))
             guard let project, Element.find(Identifier(key), in: project.compiled) != nil else {
                 throw Element.unknown(key, in: project?.compiled)
@@ -115,6 +101,8 @@ struct DefinitionEndpoints<Element: AuditedElement> {
         }
         return Response(.noContent)
     }
+
+    // MARK: Changes
 
     /// A request to create or change an element.
     struct PutRequest: Sendable {
@@ -136,6 +124,7 @@ struct DefinitionEndpoints<Element: AuditedElement> {
         }
     }
 
+    /// What a request to create or change an element does.
     struct PutOutcome: Sendable {
         let status: Status
         /// The change; `nil` if the element is already as requested.
@@ -168,12 +157,13 @@ struct DefinitionEndpoints<Element: AuditedElement> {
         }
     }
 
-    /// Returns the entity tag of an element, which is that of its datafile; `nil` if there is no such element.
+    /// Returns the entity tag of an element: the entity tag of its datafile. `nil` if the element does not exist.
     static func entityTag(of key: String, _ project: Project?) -> EntityTag? {
         guard let project, Element.find(Identifier(key), in: project.compiled) != nil else { return nil }
         return project.entityTag
     }
 
+    /// Returns the entry of the audit log for a change of an element.
     static func note(_ action: AuditAction, _ key: String, _ sdkKey: String) -> ProjectEditor.Note {
         ProjectEditor.Note(action, of: key) { detail(Element.description(of: key, in: $0, sdkKey: sdkKey)) }
     }
@@ -183,6 +173,31 @@ struct DefinitionEndpoints<Element: AuditedElement> {
         description.map { .object(JSONObject(.init(key: Element.noun, value: $0))) } ?? .null
     }
 
+    // MARK: Responses
+
+    /// Reads the looks of bandits at their results that left the weights unchanged, which are stored beside the
+    /// definitions; `nil` for other elements, or if the looks cannot be read.
+    private func looks(in project: Project) async throws -> BanditLooks? {
+        guard Element.self == Experiment.self else { return nil }
+        return try? await BanditLooks(project, store)
+    }
+
+    /// Reads when flags were last used; `nil` for other elements.
+    ///
+    /// - Parameter areRequired: whether a failure to read them is an error. Otherwise the result is `nil`, so that
+    ///   definitions, which are in memory, can be shown without them.
+    private func uses(in project: Project, areRequired: Bool = false) async throws -> FlagUses? {
+        guard Element.self == Flag.self else { return nil }
+        do {
+            let stored = try await store.read(.lastUses(sdkKey: project.sdkKey))
+            return FlagUses(services.uses.uses(of: project.sdkKey, stored: stored))
+        } catch  where !areRequired {
+            return nil
+        }
+    }
+
+    /// Returns the response with an element.
+    ///
     /// - Parameters:
     ///   - description: the element as `GET` shows it, if it is known.
     ///   - warnings: see ``ElementChange/warnings(_:_:changing:at:)``.
@@ -203,6 +218,7 @@ struct DefinitionEndpoints<Element: AuditedElement> {
         return .json(description, status, entityTag: project.entityTag)
     }
 
+    /// Adds the looks of a bandit, or the uses of a flag, to the description of an element.
     private static func describe(
         _ element: Element, _ description: JSONValue, _ uses: FlagUses?, _ looks: BanditLooks?
     ) -> JSONValue {
@@ -213,6 +229,7 @@ struct DefinitionEndpoints<Element: AuditedElement> {
 }
 
 extension DefinitionWarning {
+    /// The warning as a member of `warnings` in responses.
     var json: JSONValue {
         let message =
             switch code {

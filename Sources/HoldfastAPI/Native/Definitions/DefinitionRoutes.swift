@@ -8,7 +8,9 @@ extension NativeProtocol {
     /// The routes of projects, flags, metrics and holdouts, and of definitions as a whole. Experiments have their own
     /// routes.
     static func definitions(_ loop: LoopServices) -> [APIRoute] {
-        let (services, session, projects) = (loop.services, loop.session, loop.projects)
+        let services = loop.services
+        let session = loop.session
+        let projects = loop.projects
         let project = ProjectEndpoints(catalog: services.projects, projects: projects)
         let datafile = DatafileEndpoints(
             catalog: services.projects, store: session, projects: projects, clock: services.store.clock)
@@ -31,8 +33,7 @@ extension NativeProtocol {
             ).withNewestDefinitions,
             APIRoute(
                 .get, "/v1/datafile/history", scope: .token(.read, or: .definitions), respondsLater: true,
-                readsQuery: true,
-                datafile.history),
+                readsQuery: true, datafile.history),
             APIRoute(
                 .get, "/v1/datafile/history/{version}", scope: .token(.admin), respondsLater: true, datafile.version),
             APIRoute(.get, "/v1/flags", scope: .token(.read, or: .definitions), readsQuery: true, flag.list),
@@ -47,8 +48,7 @@ extension NativeProtocol {
             ).withNewestDefinitions,
             APIRoute(
                 .post, "/v1/flags/{key}/preview", scope: .token(.admin, or: .definitions), isConditional: true,
-                readsQuery: true,
-                preview.postFlag
+                readsQuery: true, preview.postFlag
             ).withNewestDefinitions,
             APIRoute(.get, "/v1/metrics", scope: .token(.read, or: .definitions), readsQuery: true, metric.list).atEdge,
             APIRoute(.get, "/v1/metrics/{key}", scope: .token(.read, or: .definitions), metric.get).atEdge,
@@ -81,8 +81,7 @@ extension NativeProtocol {
             ).withNewestDefinitions,
             APIRoute(
                 .post, "/v1/definitions/preview", scope: .token(.admin, or: .definitions), isConditional: true,
-                readsQuery: true,
-                definitions.preview
+                readsQuery: true, definitions.preview
             ).withNewestDefinitions,
         ] + HistoryEndpoints<Flag>(.flags, loop).routes + HistoryEndpoints<MetricDefinition>(.metrics, loop).routes
             + HistoryEndpoints<Holdout>(.holdouts, loop).routes

@@ -1,7 +1,8 @@
 import HTTPServer
 import JSON
 
-/// The JSON Schema of definitions in files: the part of the OpenAPI document that describes `/v1/definitions`.
+/// The JSON Schema of definitions in files, for editors and other tools. It is the part of the OpenAPI document that
+/// describes `/v1/definitions`: the schema `Definitions`, with the schemas to which it refers in `$defs`.
 public enum DefinitionSchema {
     public static let text = schema.encoded()
     private static let tag = text.withUnsafeBytes { EntityTag(hashing: $0) }
@@ -11,7 +12,9 @@ public enum DefinitionSchema {
         Response(.ok, contentType: "application/schema+json", entityTag: tag, body: .bytes(text))
     }
 
+    /// The name of the schema of a whole document.
     private static let root = "Definitions"
+    /// The start of a reference to a schema in the OpenAPI document.
     private static let prefix = "#/components/schemas/"
 
     private static var schema: JSONValue {
@@ -23,6 +26,7 @@ public enum DefinitionSchema {
         var names: [String] = []
         for member in local(schemas[root] ?? .null, &names).object ?? JSONObject() { schema[member.key] = member.value }
         var definitions = JSONObject()
+        // Each schema may add the names of others.
         var index = 0
         while index < names.count {
             definitions[names[index]] = local(schemas[names[index]] ?? .null, &names)

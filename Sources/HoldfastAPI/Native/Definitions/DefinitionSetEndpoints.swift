@@ -5,7 +5,9 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/definitions`: all definitions of a project as one document, which programs keep in files.
+/// `/v1/definitions`: all definitions of a project as one document. Teams keep such documents in files and apply them
+/// like infrastructure as code: a preview shows the plan, and its `basis` is the entity tag with which the plan can be
+/// applied.
 struct DefinitionSetEndpoints {
     let services: Services
     let store: any StoreSession
@@ -13,9 +15,14 @@ struct DefinitionSetEndpoints {
 
     private var catalog: ProjectCatalog { services.projects }
 
+    /// A change of a project's definitions.
+    typealias Change = (sdkKey: String, make: ProjectEditor.Change<DefinitionSetEdit.Outcome>)
+
+    /// Responds with the document. Only admins see webhooks.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let (sdkKey, catalog) = (try projects.sdkKeyToChange(request.sdkKey, for: call.access), catalog)
-        // An edge has no webhooks, so that it has no tag which the upstream would know, either.
+        let sdkKey = try projects.sdkKeyToChange(request.sdkKey, for: call.access)
+        let catalog = catalog
+        // The entity tag depends on webhooks, and an edge has none. So its response has no tag.
         guard !services.store.isCopy else {
             return .json(try await catalog.inBackground { _ in catalog.definitionSet(of: sdkKey, nil).json.encoded() })
         }
@@ -30,14 +37,31 @@ struct DefinitionSetEndpoints {
     /// Applies a document as a whole or not at all. `?prune=true` also removes elements that the document lacks.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["moves", "prune", "max_removals", "share"])
-        let (change, _) = try await change(request, query, call, try await store.read(.webhooks))
+        let webhooks = try await store.read(.webhooks)
+        let (change, _) = try await change(request, query, call, webhooks)
         return try await apply(change, request, query, call)
     }
 
-    /// A change of a project's definitions.
-    typealias Change = (sdkKey: String, make: ProjectEditor.Change<DefinitionSetEdit.Outcome>)
+    /// Responds with the effects of `PUT`, including the number of users who would get another variation. Changes
+    /// nothing.
+    func preview(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let query = try request.query(knowing: ["prune", "max_removals", "share"])
+        let catalog = catalog
+        // Read before the definitions, so that a concurrent edit makes the tag outdated.
+        let webhooks = try await store.read(.webhooks)
+        let (change, saysWebhooks) = try await change(request, query, call, webhooks)
+        let basis = try await catalog.inBackground { _ in catalog.entityTag(of: change.sdkKey, webhooks) }
+        var object = try await preview(change, query, call, basis: basis)
+        if saysWebhooks, !call.mayManage {
+            object.warn(
+                .webhooksNotCompared, "webhooks were not compared, which needs a token of the scope admin")
+        }
+        return .json(.object(object))
+    }
 
-    /// Makes a change, and responds with what it changes.
+    // MARK: Changes
+
+    /// Makes a change, and responds with what it changes. ``HistoryEndpoints`` restores definitions with it.
     ///
     /// - Parameter query: `moves` and `share` are read.
     func apply(
@@ -66,27 +90,12 @@ struct DefinitionSetEndpoints {
         return .json(.object(object))
     }
 
-    /// Responds with the effects of `PUT`, including the number of users who would get another variation. Changes
-    /// nothing.
-    func preview(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let query = try request.query(knowing: ["prune", "max_removals", "share"])
-        // Read before the definitions, so that a concurrent edit makes the tag outdated.
-        let (catalog, all) = (catalog, try await store.read(.webhooks))
-        let (change, saysWebhooks) = try await change(request, query, call, all)
-        let basis = try await catalog.inBackground { _ in catalog.entityTag(of: change.sdkKey, all) }
-        var object = try await preview(change, query, call, basis: basis)
-        if saysWebhooks, !call.mayManage {
-            object.warn(
-                .webhooksNotCompared, "webhooks were not compared, which needs a token of the scope admin")
-        }
-        return .json(.object(object))
-    }
-
-    /// Describes the effects of a change, and makes nothing.
+    /// Describes the effects of a change, and changes nothing.
     ///
     /// - Parameters:
     ///   - query: `share` is read.
-    ///   - basis: the tag with which the change can be made, if it still has these effects then.
+    ///   - basis: the entity tag of the definitions. If a request to make the change has it as `If-Match`, the change
+    ///     has exactly these effects, or is refused.
     func preview(
         _ change: Change, _ query: [String: String], _ call: Call, basis: EntityTag?
     ) async throws -> JSONObject {
@@ -113,8 +122,11 @@ struct DefinitionSetEndpoints {
         return object
     }
 
+    /// Returns the change that a document asks for, and whether the document has webhooks.
+    ///
+    /// - Parameter webhooks: the webhooks of all projects.
     private func change(
-        _ request: borrowing Request, _ query: [String: String], _ call: Call, _ all: [Webhook]
+        _ request: borrowing Request, _ query: [String: String], _ call: Call, _ webhooks: [Webhook]
     ) async throws -> (Change, saysWebhooks: Bool) {
         let prunes = try Request.flag("prune", query)
         let limit = try query["max_removals"].map { text throws(CoreError) in
@@ -126,10 +138,11 @@ struct DefinitionSetEndpoints {
         let sdkKey = try projects.sdkKeyToChange(request.sdkKey, for: call.access)
         let content = request.withBody { Array($0) }
         let preconditions = Preconditions(request)
-        let (author, time, catalog, access) = (
-            call.author(request), services.store.clock.now(), catalog, call.access
-        )
-        let view = view(of: all, sdkKey, call)
+        let author = call.author(request)
+        let time = services.store.clock.now()
+        let catalog = catalog
+        let access = call.access
+        let view = view(of: webhooks, sdkKey, call)
         let set = try await catalog.inBackground { _ in try DefinitionSet(JSONInput.parse(content)) }
         let edit = DefinitionSetEdit(
             set, prunes: prunes, removalLimit: limit, by: author, at: time, webhooks: view)
@@ -137,7 +150,7 @@ struct DefinitionSetEndpoints {
             sdkKey,
             { definitions, project throws(CoreError) in
                 if !preconditions.isEmpty {
-                    try preconditions.check(catalog.entityTag(of: sdkKey, all))
+                    try preconditions.check(catalog.entityTag(of: sdkKey, webhooks))
                 }
                 let outcome = try edit.apply(to: &definitions, of: project, catalog.snapshot().schema)
                 guard access == .all || outcome.schema.isOfProject else {
@@ -151,6 +164,8 @@ struct DefinitionSetEndpoints {
         return (change, set.saysWebhooks)
     }
 
+    /// Returns the webhooks that the caller may see and change.
+    ///
     /// - Returns: `nil` if the caller may not see webhooks, whose URLs may be secrets.
     private func view(of webhooks: [Webhook], _ sdkKey: String, _ call: Call) -> WebhookView? {
         call.mayManage ? WebhookView(webhooks, services.webhookRules(for: call, making: sdkKey)) : nil
@@ -158,8 +173,10 @@ struct DefinitionSetEndpoints {
 }
 
 extension ProjectCatalog {
-    /// - Parameter webhooks: webhooks of any project; those of other projects are left out. `nil` for a set without
-    ///   webhooks.
+    /// Returns the definitions of a project as a document.
+    ///
+    /// - Parameter webhooks: webhooks of any project; those of other projects are left out. `nil` for a document
+    ///   without webhooks.
     fileprivate func definitionSet(of sdkKey: String, _ webhooks: [Webhook]?) -> DefinitionSet {
         let snapshot = snapshot()
         return DefinitionSet(

@@ -6,15 +6,16 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/experiments/{key}/history`, and that of flags, metrics and holdouts: what a definition was in the datafiles that are
-/// kept, and how it is put back.
+/// `/v1/experiments/{key}/history`, and the same for flags, metrics and holdouts: the former states of a definition,
+/// which are read from the datafiles that are kept, and how one of them is restored.
 struct HistoryEndpoints<Element: AuditedElement> {
     private let kind: DefinitionSet.Kind
     private let definitions: DefinitionSetEndpoints
     private let proposal: ProposalEndpoints
 
     private var catalog: ProjectCatalog { definitions.services.projects }
-    private static var pageLimits: (usual: Int, greatest: Int) { (20, 100) }
+    private static var defaultLimit: Int { 20 }
+    private static var maximumLimit: Int { 100 }
 
     init(_ kind: DefinitionSet.Kind, _ loop: LoopServices) {
         self.kind = kind
@@ -38,15 +39,15 @@ struct HistoryEndpoints<Element: AuditedElement> {
         ]
     }
 
-    /// Responds with the versions in which the definition is not as in the one before, newest first.
+    /// Responds with the versions of the datafile in which the definition changed, newest first.
     func list(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["limit", "after"])
-        let limits = Self.pageLimits
-        let limit = query["limit"] == nil ? limits.usual : try Request.pageLimit(query, max: limits.greatest)
+        let limit = query["limit"] == nil ? Self.defaultLimit : try Request.pageLimit(query, max: Self.maximumLimit)
         let after = try query["after"].map { text throws(CoreError) in try Self.version(text, "`after`") }
         let key = Identifier(try request.key())
         let project = try definitions.projects.project(named: request.sdkKey, for: call.access)
-        let (record, kind) = (definitions.projects.record(of: project), kind)
+        let record = definitions.projects.record(of: project)
+        let kind = kind
         let (entries, next) = try await catalog.inBackground { session in
             try await ElementHistory(of: kind, key, in: project, record, session)
                 .entries(before: after, limit: limit, session)
@@ -60,7 +61,7 @@ struct HistoryEndpoints<Element: AuditedElement> {
         ])
     }
 
-    /// Puts a definition back as it was, as `PUT /v1/definitions` with that one element would.
+    /// Restores a definition as it was in a version, as `PUT /v1/definitions` with that one element would.
     func restore(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["moves", "share"])
         let restoration = try await restoration(request, call)
@@ -70,13 +71,15 @@ struct HistoryEndpoints<Element: AuditedElement> {
     /// Responds with the effects of ``restore(_:_:)``, and changes nothing.
     func preview(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["share"])
-        let (key, projects) = (try request.key(), definitions.projects)
+        let key = try request.key()
+        let projects = definitions.projects
         let sdkKey = try projects.sdkKeyToChange(request.sdkKey, for: call.access)
         let restoration = try await restoration(request, call)
         let tag = DefinitionEndpoints<Element>.entityTag(of: key, projects.project(sdkKey))
         return .json(.object(try await definitions.preview(restoration, query, call, basis: tag)))
     }
 
+    /// Returns the change that restores the definition in the path as it was in the version in the path.
     private func restoration(
         _ request: borrowing Request, _ call: Call
     ) async throws -> DefinitionSetEndpoints.Change {
@@ -89,9 +92,10 @@ struct HistoryEndpoints<Element: AuditedElement> {
         let version = try Self.version(request.parameter(1) ?? "", "the version in the path")
         let project = try definitions.projects.project(named: request.sdkKey, for: call.access)
         let preconditions = Preconditions(request)
-        let (author, time, catalog, kind) = (
-            call.author(request), definitions.services.store.clock.now(), catalog, kind
-        )
+        let author = call.author(request)
+        let time = definitions.services.store.clock.now()
+        let catalog = catalog
+        let kind = kind
         let state = try await catalog.inBackground { session in
             let history = try await ElementHistory(of: kind, key, in: project, nil, session)
             return try await history.restorableState(in: version, noun: Element.noun, session)
@@ -106,6 +110,7 @@ struct HistoryEndpoints<Element: AuditedElement> {
         )
     }
 
+    /// - Parameter place: what the text is, for errors.
     private static func version(_ text: String, _ place: String) throws(CoreError) -> Int64 {
         guard let version = Int64(text), version > 0 else {
             throw CoreError(.invalid, "\(place) must be a whole number of at least 1")

@@ -13,18 +13,22 @@ struct PreviewEndpoint {
     let projects: ProjectView
 
     func postExperiment(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let (input, draft, warnings) = try await draft(of: Experiment.self, request, call)
-        guard let preview = ExperimentPreview(Identifier(input.key), from: draft.project?.datafile, to: draft.datafile)
-        else { throw Experiment.unknown(input.key, in: draft.compiled) }
-        let counts = try await PreviewCounter(catalog).count(preview, from: draft.project, to: draft.compiled)
-        let description = preview.edited.description(in: draft.compiled, sdkKey: input.sdkKey)
-        return .json(preview.json(counts, warnings, after: description))
+        let preview = try await preview(of: Experiment.self, request, call)
+        let key = preview.input.key
+        let draft = preview.draft
+        guard let effects = ExperimentPreview(Identifier(key), from: draft.project?.datafile, to: draft.datafile)
+        else { throw Experiment.unknown(key, in: draft.compiled) }
+        let counts = try await PreviewCounter(catalog).count(effects, from: draft.project, to: draft.compiled)
+        let description = effects.edited.description(in: draft.compiled, sdkKey: preview.input.sdkKey)
+        return .json(effects.json(counts, preview.warnings, after: description))
     }
 
     func postFlag(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let (input, draft, warnings) = try await draft(of: Flag.self, request, call)
-        guard let flag = draft.datafile.flag(key: Identifier(input.key)) else {
-            throw Flag.unknown(input.key, in: draft.compiled)
+        let preview = try await preview(of: Flag.self, request, call)
+        let key = preview.input.key
+        let draft = preview.draft
+        guard let flag = draft.datafile.flag(key: Identifier(key)) else {
+            throw Flag.unknown(key, in: draft.compiled)
         }
         let counter = PreviewCounter(catalog)
         let moves = try await counter.countMoves(from: draft.project, to: draft.compiled)
@@ -33,21 +37,24 @@ struct PreviewEndpoint {
             users = try await counter.countValues(of: flag.key, from: project, to: draft.datafile)
         }
         return .json([
-            "flag": flag.description(in: draft.compiled, sdkKey: input.sdkKey),
+            "flag": flag.description(in: draft.compiled, sdkKey: preview.input.sdkKey),
             "creates": .bool(draft.outcome.status == .created), "moves": moves.json,
-            "users": users.json, "warnings": .array(warnings.map(\.json)),
+            "users": users.json, "warnings": .array(preview.warnings.map(\.json)),
         ])
     }
 
+    /// A change that is made on a copy of the project, and not stored.
+    private struct Preview<Element: AuditedElement> {
+        let input: DefinitionEndpoints<Element>.PutRequest
+        /// The changed copy.
+        let draft: ProjectEditor.Draft<DefinitionEndpoints<Element>.PutOutcome>
+        let warnings: [DefinitionWarning]
+    }
+
     /// Makes the requested change on a copy of the project.
-    ///
-    /// - Returns: the changed copy, and the conditions that no user can meet.
-    private func draft<Element: AuditedElement>(
+    private func preview<Element: AuditedElement>(
         of _: Element.Type, _ request: borrowing Request, _ call: Call
-    ) async throws -> (
-        input: DefinitionEndpoints<Element>.PutRequest,
-        draft: ProjectEditor.Draft<DefinitionEndpoints<Element>.PutOutcome>, warnings: [DefinitionWarning]
-    ) {
+    ) async throws -> Preview<Element> {
         let input = try DefinitionEndpoints<Element>.PutRequest(request, call, projects)
         let sharing = try Request.sharePolicy(request.query(knowing: ["share"]), call)
         let schema = projects.schema
@@ -56,7 +63,7 @@ struct PreviewEndpoint {
             input.sdkKey, change)
         let warnings = draft.outcome.change?.warnings(
             schema, draft.datafile, changing: draft.outcome.description, at: clock.now())
-        return (input, draft, warnings ?? [])
+        return Preview(input: input, draft: draft, warnings: warnings ?? [])
     }
 }
 
@@ -64,10 +71,10 @@ extension ExperimentPreview {
     /// The response of `POST /v1/experiments/{key}/preview`.
     ///
     /// - Parameters:
-    ///   - conditions: the conditions that no user can meet.
+    ///   - definitionWarnings: the warnings about the definition, in addition to those about the change.
     ///   - description: the experiment as `GET` would show it after the change.
     fileprivate func json(
-        _ counts: PreviewCounter.Counts, _ conditions: [DefinitionWarning], after description: JSONValue
+        _ counts: PreviewCounter.Counts, _ definitionWarnings: [DefinitionWarning], after description: JSONValue
     ) -> JSONValue {
         let moves = moves.map { move -> JSONValue in
             [
@@ -89,7 +96,7 @@ extension ExperimentPreview {
                 "change": .integer(Int64(enrolled.change)), "lose": .integer(Int64(enrolled.lose)),
                 "gain": .integer(Int64(enrolled.gain)), "exposed": .integer(Int64(counts.exposed)),
             ],
-            "moves": counts.moves.json, "warnings": .array(warnings + conditions.map(\.json)),
+            "moves": counts.moves.json, "warnings": .array(warnings + definitionWarnings.map(\.json)),
         ]
     }
 }

@@ -11,8 +11,7 @@ struct ProjectEndpoints {
     let catalog: ProjectCatalog
     let projects: ProjectView
 
-    /// The maximum number of projects.
-    private static let limit = 1_000
+    private static let maximumProjects = 1_000
 
     func list(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let page = try ListPage(request)
@@ -34,13 +33,15 @@ struct ProjectEndpoints {
             bytes.isEmpty ? [:] : try JSONInput.parse(bytes)
         }
         let known = projects.records(for: .all).first { $0.sdkKey == sdkKey }
-        guard known != nil || projects.records(for: .all).count < Self.limit else {
-            throw CoreError(.conflict, "at most \(Self.limit) projects may be made")
+        guard known != nil || projects.records(for: .all).count < Self.maximumProjects else {
+            throw CoreError(.conflict, "at most \(Self.maximumProjects) projects may be made")
         }
         var approval: Approval?
         let change = try ProjectSettings(value, sdkKey: sdkKey, isDefault: known?.isDefault ?? false)
-        var lifetime = try value.object.flatMap { object throws(CoreError) in try AssignmentLifetime.change(in: object)
+        var lifetime = try value.object.flatMap { object throws(CoreError) in
+            try AssignmentLifetime.change(in: object)
         }
+        // The project has this lifetime already.
         if lifetime == .some(projects.project(sdkKey)?.datafile.assignmentLifetime) { lifetime = nil }
         if change.becomesDefault, known?.isDefault != true,
             let former = projects.records(for: .all).first(where: \.isDefault)
@@ -52,7 +53,8 @@ struct ProjectEndpoints {
             if isHeld { approval = call.admission.approval }
         }
         let author = call.author(request)
-        // Set first, because it may need an approval; then nothing else is changed.
+        // The lifetime of an existing project is set first: if that needs an approval, nothing else is changed. A new
+        // project must be made before its lifetime can be set.
         if known != nil, let lifetime { try await set(lifetime, of: sdkKey, by: author, call) }
         let made = try await catalog.putProject(change, approval: approval, by: author)
         if known == nil, let lifetime { try await set(lifetime, of: sdkKey, by: author, call) }
@@ -60,6 +62,7 @@ struct ProjectEndpoints {
         return .json(Self.describe(made.record, projects), status)
     }
 
+    /// Sets how long assignments of the project last; `nil` for the lifetime of the server.
     private func set(
         _ lifetime: AssignmentLifetime?, of sdkKey: String, by author: Author, _ call: Call
     ) async throws {
@@ -108,6 +111,7 @@ struct ProjectEndpoints {
         }
     }
 
+    /// Returns the project in the path.
     private func record(_ request: borrowing Request, _ call: Call) throws(CoreError) -> ProjectRecord {
         let key = try Self.key(request)
         try call.access.check(key)

@@ -6,7 +6,7 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `GET /v1/audit`: the changes that admins made, the newest first.
+/// `GET /v1/audit`: the changes that admins made, the newest first. `?after=ID` continues with older ones.
 struct AuditEndpoint {
     let store: any StoreSession
 
@@ -15,14 +15,15 @@ struct AuditEndpoint {
     ]
 
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let query = try Self.query(request.query(knowing: Self.parameters))
-        var wider = query
+        var query = try Self.query(request.query(knowing: Self.parameters))
+        let limit = query.limit
         // One more entry than requested shows whether there are further ones.
-        wider.limit += 1
-        let entries = try await store.read(.auditEntries(wider))
-        return .json(Self.encode(Array(entries.prefix(query.limit)), isLast: entries.count <= query.limit))
+        query.limit += 1
+        let entries = try await store.read(.auditEntries(query))
+        return .json(Self.encode(Array(entries.prefix(limit)), isLast: entries.count <= limit))
     }
 
+    /// Parses the parameters.
     private static func query(_ given: [String: String]) throws(CoreError) -> AuditQuery {
         var query = AuditQuery(limit: try Request.pageLimit(given))
         query.author = given["author"]
@@ -68,6 +69,7 @@ struct AuditEndpoint {
         return writer.finish()
     }
 
+    /// Writes an entry. ``PersonalExportEndpoint`` writes entries in the same format.
     static func append(_ entry: AuditEntry, to writer: inout JSONWriter) {
         func appendDetail(_ key: StaticString, _ json: [UInt8]?) {
             writer.key(key)

@@ -39,22 +39,27 @@ struct EventEndpoints {
         }
     }
 
+    /// Records the events of a body, one or an array.
+    ///
     /// - Parameter parse: returns the event to record, unless it is refused.
     private func record(
         _ request: borrowing Request, _ call: Call, knowing members: [String],
         _ parse: @escaping (EventInput, Call) async throws -> UserEvent
     ) async throws -> Response {
         let list = try ReportList(request, limit: services.options.elementLimit)
-        let (sdkKey, now) = (request.sdkKey, services.store.clock.now())
+        let sdkKey = request.sdkKey
+        let now = services.store.clock.now()
         let events = try await list.map(call, projects) { element, place, call in
             try await parse(EventInput(element, knowing: members, at: place, sdkKey: sdkKey, now: now), call)
         }
         let outcomes = try await services.reporter.record(events.compactMap { try? $0.get() })
-        var next = outcomes.makeIterator()
+        // There is an outcome for each event that was parsed.
+        var remaining = outcomes.makeIterator()
         return try list.response(
             events.map { result in
                 switch result {
-                case .success(let event): (event.senderID, .success(next.next() == .repeated ? .repeated : .stored))
+                case .success(let event):
+                    (event.senderID, .success(remaining.next() == .repeated ? .repeated : .stored))
                 case .failure(let error): (nil, .failure(EventRefusal(of: error)))
                 }
             })
@@ -79,6 +84,9 @@ struct EventEndpoints {
         }
     }
 
+    /// Responds with an export.
+    ///
+    /// - Parameter source: reads a page of events.
     private func export(
         _ request: borrowing Request, _ call: Call, _ name: StaticString, from source: @escaping EventExport.Source
     ) throws(CoreError) -> Response {

@@ -1,9 +1,11 @@
 import HTTPServer
 
 extension NativeProtocol {
-    /// The routes that record events, and those that export them: exports, the feed, the audit log.
+    /// The routes that record events, and that read what was recorded: exports, the feed and the audit log.
     static func events(_ loop: LoopServices) -> [APIRoute] {
-        let (services, session, projects) = (loop.services, loop.session, loop.projects)
+        let services = loop.services
+        let session = loop.session
+        let projects = loop.projects
         let event = EventEndpoints(services: services, store: session, projects: projects)
         let audit = AuditEndpoint(store: session)
         let feed = FeedEndpoint(reader: services.feed, projects: projects)

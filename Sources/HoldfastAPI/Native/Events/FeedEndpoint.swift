@@ -5,8 +5,9 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `GET /v1/feed`: the committed changes of users, in order, one JSON object per line. `GET /edge/v1/feed` is the same
-/// for edges.
+/// `GET /v1/feed`: the committed changes of users, in order, one JSON object per line, for programs that copy them to
+/// another system. Each line has the cursor with which a later request resumes. `GET /edge/v1/feed` is the same for
+/// edges.
 struct FeedEndpoint {
     let reader: FeedReader
     let projects: ProjectView
@@ -17,12 +18,18 @@ struct FeedEndpoint {
     /// Checks the cursors of edges; `nil` for other readers.
     var presence: EdgePresence?
 
-    /// The maximum number of lines, and the maximum time for which a response waits for the first line, in seconds. The
-    /// latter is less than the time limit of handlers.
-    static let (mostLines, mostSeconds) = (10_000, 30)
+    /// The maximum number of lines in a response.
+    private static let mostLines = 10_000
+    /// The maximum time for which a response waits for the first line, in seconds. It is less than the time limit of
+    /// handlers.
+    static let mostSeconds = 30
 
-    /// `?after=` is a cursor, `oldest`, or `now`, which is the default; `?kinds=` chooses lines, `?limit=N` bounds their
-    /// number, and with `?wait=SECONDS` the response waits for a line if there is none.
+    /// Responds with the changes after a cursor, and with the cursor after them. The query has:
+    ///
+    /// - `after`: a cursor, `oldest`, or `now`, which is the default.
+    /// - `kinds`: the kinds of lines, separated by commas.
+    /// - `limit`: the maximum number of lines.
+    /// - `wait`: how many seconds the response waits for a line if there is none.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["after", "kinds", "limit", "wait"])
         let kinds = try query["kinds"].map { text throws(CoreError) in try Self.kinds(text) } ?? kinds
@@ -33,7 +40,7 @@ struct FeedEndpoint {
             let cursor = try await begin(query["after"] ?? "now")
             try await presence?.expect(cursor, reader, call)
             var batch = try await reader.read(after: cursor, kinds: kinds, limit: limit)
-            while limit > 0, batch.lines.isEmpty, try await waits(after: batch.next, until: deadline, call) {
+            while limit > 0, batch.lines.isEmpty, try await waitForChange(after: batch.next, until: deadline, call) {
                 batch = try await reader.read(after: batch.next, kinds: kinds, limit: limit)
             }
             var writer = JSONWriter(capacity: 128 + 256 * batch.lines.count)
@@ -44,7 +51,8 @@ struct FeedEndpoint {
         }
     }
 
-    private func waits(
+    /// - Returns: `false` after the deadline, or if the client has disconnected or is no longer admitted.
+    private func waitForChange(
         after cursor: FeedCursor, until deadline: ContinuousClock.Instant, _ call: Call
     ) async throws(FeedReader.Failure) -> Bool {
         do {
@@ -57,6 +65,7 @@ struct FeedEndpoint {
         }
     }
 
+    /// Returns the cursor that a request names.
     func begin(_ after: String) async throws(FeedReader.Failure) -> FeedCursor {
         switch after {
         case "now": return try await reader.end()
@@ -96,6 +105,7 @@ struct FeedEndpoint {
 
     // MARK: Parameters and errors
 
+    /// Parses `kinds`.
     private static func kinds(_ text: String) throws(CoreError) -> Set<FeedKind> {
         var kinds: Set<FeedKind> = []
         for name in text.split(separator: ",", omittingEmptySubsequences: false) {
@@ -108,6 +118,7 @@ struct FeedEndpoint {
         return kinds
     }
 
+    /// Returns a whole number of the query.
     static func number(
         _ name: String, _ query: [String: String], in range: ClosedRange<Int>, otherwise standard: Int
     ) throws(CoreError) -> Int {
@@ -120,6 +131,7 @@ struct FeedEndpoint {
         return number
     }
 
+    /// Returns the error of a request whose cursor cannot be used.
     static func problem(_ failure: FeedReader.Failure) -> Problem {
         switch failure {
         case .off: return Problem(.notFound, "the server must keep a feed; it was started with --feed-retention 0")

@@ -5,24 +5,27 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /v1/experiments/{key}/conclude` and `…/reopen`: end an experiment with a winner for everybody, and undo that.
+/// `POST /v1/experiments/{key}/conclude` ends an experiment, usually with a winner for everybody, and `…/reopen` undoes
+/// that. `…/ramp` is in `RampEndpoint.swift`.
 struct ConclusionEndpoints {
     let catalog: ProjectCatalog
     let projects: ProjectView
     let clock: StoreClock
 
-    /// The body is `{"winner":KEY or null,"reason":TEXT?}`.
+    /// Concludes the experiment. The body is `{"winner":KEY or null,"reason":TEXT?}`.
     func conclude(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try request.key()
         let conclusion = try request.withBody { bytes throws(CoreError) in
             try ConclusionInput(JSONInput.parse(bytes))
         }
-        let (now, author) = (clock.now(), call.author(request))
+        let now = clock.now()
+        let author = call.author(request)
         return try await edit(request, call, .experimentConclude, key) { definitions throws(CoreError) in
             try definitions.conclude(Identifier(key), as: conclusion, at: now, by: author.name)
         }
     }
 
+    /// Reopens a concluded experiment.
     func reopen(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try request.key()
         return try await edit(request, call, .experimentReopen, key) { definitions throws(CoreError) in
@@ -30,6 +33,11 @@ struct ConclusionEndpoints {
         }
     }
 
+    /// Edits the experiment, and responds with it as it is then.
+    ///
+    /// - Parameters:
+    ///   - action: the action in the audit log.
+    ///   - change: changes the definitions; may be called several times.
     func edit(
         _ request: borrowing Request, _ call: Call, _ action: AuditAction, _ key: String,
         _ change: @escaping @Sendable (inout ProjectDefinitions) throws(CoreError) -> Void

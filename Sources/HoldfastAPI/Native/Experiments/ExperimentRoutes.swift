@@ -6,7 +6,9 @@ import Storage
 extension NativeProtocol {
     /// The routes of experiments, from a draft to a conclusion. Results have their own routes.
     static func experiments(_ loop: LoopServices) -> [APIRoute] {
-        let (services, session, projects) = (loop.services, loop.session, loop.projects)
+        let services = loop.services
+        let session = loop.session
+        let projects = loop.projects
         let experiment = DefinitionEndpoints<Experiment>(services: services, store: session, projects: projects)
         let conclusion = ConclusionEndpoints(
             catalog: services.projects, projects: projects, clock: services.store.clock)
@@ -43,8 +45,7 @@ extension NativeProtocol {
             ).withNewestDefinitions,
             APIRoute(
                 .post, "/v1/experiments/{key}/preview", scope: .token(.admin, or: .definitions), isConditional: true,
-                readsQuery: true,
-                preview.postExperiment
+                readsQuery: true, preview.postExperiment
             ).withNewestDefinitions,
             APIRoute(.post, "/v1/experiments/{key}/import", scope: .token(.admin), experimentImport.post)
                 .withNewestDefinitions,

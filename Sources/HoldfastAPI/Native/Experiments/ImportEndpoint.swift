@@ -7,6 +7,7 @@ import JSON
 import Storage
 
 /// `POST /v1/experiments/{key}/import`: imports exposures and events of the experiment from another system, of any age.
+/// An import has several parts if it is large, each a request with the same start and shares of the variations.
 struct ImportEndpoint {
     let services: Services
     let store: any StoreSession
@@ -32,16 +33,19 @@ struct ImportEndpoint {
         try Self.check(start, experiment)
         let exposures = try await services.reporter.record(input.exposures.map { .exposure($0) })
         let events = try await services.reporter.record(input.events.map { .goal($0) })
-        func counts(_ outcomes: [EventOutcome]) -> JSONValue {
-            let repeated = outcomes.count { $0 == .repeated }
-            return ["stored": .integer(Int64(outcomes.count - repeated)), "repeated": .integer(Int64(repeated))]
-        }
         return .json([
             "experiment_id": .string(experiment.id.string), "experiment_key": .string(experiment.key.string),
-            "started_at": .string(input.period.since.rfc3339), "exposures": counts(exposures), "events": counts(events),
+            "started_at": .string(input.period.since.rfc3339), "exposures": Self.counts(exposures),
+            "events": Self.counts(events),
         ])
     }
 
+    private static func counts(_ outcomes: [EventOutcome]) -> JSONValue {
+        let repeated = outcomes.count { $0 == .repeated }
+        return ["stored": .integer(Int64(outcomes.count - repeated)), "repeated": .integer(Int64(repeated))]
+    }
+
+    /// - Throws: 409 if the import cannot begin or continue.
     private static func check(_ start: ImportStart, _ experiment: Experiment) throws(CoreError) {
         switch start {
         case .begun, .continued: return

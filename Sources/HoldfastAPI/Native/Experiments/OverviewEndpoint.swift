@@ -5,7 +5,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `GET /v1/overview`: the list of experiments, each with its users, verdict and alarms; filtered, sorted and paged.
+/// `GET /v1/overview`: the list of experiments for the console, each with its users, verdict and alarms; filtered,
+/// sorted and paged.
 struct OverviewEndpoint {
     let services: Services
     let store: any StoreSession
@@ -19,13 +20,16 @@ struct OverviewEndpoint {
     ]
     /// The number of days for which an experiment's users are shown.
     private static let days = 30
-    /// The maximum number of owners and tags in a response.
-    private static let labels = 100
+    /// The maximum number of owners, and of tags, in a response.
+    private static let maximumLabels = 100
     private static let defaultLimit = 25
+    private static let maximumLimit = 100
+    private static let maximumOffset = 1_000_000_000
 
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let selection = try Self.selection(request)
         let project = try projects.project(named: request.sdkKey, for: call.access)
+        // The users of all experiments are read only if the list is sorted by them.
         let enrolled = [.users, .day].contains(selection.order) ? try await store.read(.enrolledUsers) : [:]
         let found = services.monitor.findings.filter { $0.sdkKey == project.sdkKey }
         let findings = Dictionary(found.map { ($0.key, $0) }, uniquingKeysWith: { first, _ in first })
@@ -36,17 +40,18 @@ struct OverviewEndpoint {
             let overview = try await ExperimentOverview.read(experiment, of: project, at: now, store)
             rows.append(Self.describe(experiment, project, overview, findings[experiment.key]?.warnings ?? []))
         }
-        let labels = ExperimentSelection.labels(of: project, limit: Self.labels)
+        var statuses = JSONObject()
+        for (status, count) in page.statuses.sorted(by: { $0.key < $1.key }) {
+            statuses[status] = .integer(Int64(count))
+        }
+        let labels = ExperimentSelection.labels(of: project, limit: Self.maximumLabels)
         return .json([
-            "total": .integer(Int64(page.total)), "experiments": .array(rows),
-            "statuses": .object(
-                page.statuses.sorted { $0.key < $1.key }.reduce(into: JSONObject()) { object, status in
-                    object[status.key] = .integer(Int64(status.value))
-                }),
+            "total": .integer(Int64(page.total)), "experiments": .array(rows), "statuses": .object(statuses),
             "owners": .array(labels.owners.map { .string($0) }), "tags": .array(labels.tags.map { .string($0) }),
         ])
     }
 
+    /// Parses the query.
     private static func selection(_ request: borrowing Request) throws(CoreError) -> ExperimentSelection {
         let query = try request.query(knowing: parameters)
         var selection = ExperimentSelection()
@@ -73,15 +78,18 @@ struct OverviewEndpoint {
         }
         selection.isDescending = direction == "desc"
         if let text = query["offset"] {
-            guard let offset = Int(text), (0...1_000_000_000).contains(offset) else {
+            guard let offset = Int(text), (0...maximumOffset).contains(offset) else {
                 throw CoreError(.invalid, "`offset` must be a whole number from 0; got '\(text)'")
             }
             selection.offset = offset
         }
-        selection.limit = query["limit"] == nil ? defaultLimit : try Request.pageLimit(query, max: 100)
+        selection.limit = query["limit"] == nil ? defaultLimit : try Request.pageLimit(query, max: maximumLimit)
         return selection
     }
 
+    /// Returns a row of the list.
+    ///
+    /// - Parameter warnings: the last findings of the monitor, which are shown as alarms beside the overview's own.
     private static func describe(
         _ experiment: Experiment, _ project: Project, _ overview: ExperimentOverview,
         _ warnings: Set<ExperimentWarning>
@@ -110,6 +118,7 @@ struct OverviewEndpoint {
 }
 
 extension ExperimentWarning {
+    /// The message of an alarm, if the overview has none with details.
     fileprivate var sentence: String {
         switch self {
         case .sampleRatio: "the users are not split as the traffic allocation says"

@@ -6,7 +6,8 @@ import JSON
 import Storage
 
 extension ConclusionEndpoints {
-    /// `POST /v1/experiments/{key}/ramp` stops a ramp, or lets it continue: `{"action":"stop"}` or `"resume"`.
+    /// `POST /v1/experiments/{key}/ramp` stops the ramp that increases an experiment's traffic step by step, or lets it
+    /// continue. The body is `{"action":"stop"}` or `{"action":"resume"}`.
     func controlRamp(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try request.key()
         let text = try request.withBody { bytes throws(CoreError) in

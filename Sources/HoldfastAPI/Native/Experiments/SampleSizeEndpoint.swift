@@ -15,15 +15,20 @@ struct SampleSizeEndpoint {
     /// The maximum number of other experiments of the same flags whose observations are used.
     private static let otherExperiments = 20
 
+    /// Responds with the sample size for each metric. It is estimated from the experiment's own results, and from those
+    /// of the experiment that the body names, or else of others with the same flags: an experiment that has not begun
+    /// has no results.
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let (project, experiment) = try projects.experiment(request, for: call.access)
-        let asked = try request.withBody { bytes throws(CoreError) in try SampleSizeRequest(JSONInput.parse(bytes)) }
+        let sizeRequest = try request.withBody { bytes throws(CoreError) in
+            try SampleSizeRequest(JSONInput.parse(bytes))
+        }
         let (rule, metrics) = try await services.compute {
             let rule = SampleSizeEstimate.Rule(of: experiment, in: project)
-            return (rule, try asked.metrics(rule, of: experiment, in: project))
+            return (rule, try sizeRequest.metrics(rule, of: experiment, in: project))
         }
         let others: [Experiment]
-        if let key = asked.source {
+        if let key = sizeRequest.source {
             guard let source = project.datafile.experiment(keyOrID: key) else {
                 throw CoreError.undefinedExperiment(key, in: project.datafile, at: ["from"])
             }
@@ -43,10 +48,11 @@ struct SampleSizeEndpoint {
         let now = services.store.clock.now()
         return .json(
             try await services.compute { [subjects] in
-                try SampleSizeOverview(asked, rule, subjects, at: now)?.json ?? .null
+                try SampleSizeOverview(sizeRequest, rule, subjects, at: now)?.json ?? .null
             })
     }
 
+    /// Reads the totals of a metric in an experiment.
     private func observation(
         of experiment: Experiment, in project: Project, _ metric: MetricDefinition
     ) async throws -> ResultsTotals {

@@ -4,7 +4,7 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// Renders results by the values of an attribute as JSON and CSV.
+/// Renders results as JSON and CSV, with one group of users for each value of an attribute.
 extension BreakdownResults {
     var json: JSONValue {
         [
@@ -54,7 +54,7 @@ extension BreakdownResults.Group {
     /// Returns the corrected numbers of a line; empty for the baseline, and for metrics that the query does not
     /// compare.
     fileprivate func corrected(_ row: [String], _ header: [String]) -> [String] {
-        func field(_ name: String) -> String? { header.firstIndex(of: name).map { row[$0] } }
+        func field(_ column: String) -> String? { header.firstIndex(of: column).map { row[$0] } }
         let index = results.variations.firstIndex { $0.id.string == field("variation_id") }
         let isCompared = results.measured != nil || field("metric") == results.query.metric.rawValue
         guard isCompared, let index, let finding = findings[index] else { return ["", "", "", ""] }

@@ -8,34 +8,43 @@ import Storage
 
 /// A self-contained page about an experiment, to print or to send: the hypothesis, the results and the decision. It
 /// loads nothing and has no scripts; its pictures are embedded.
+///
+/// ``page(nonce:)`` adds the sections one after the other, as HTML.
 struct ExperimentReport {
     /// A variation compared with the baseline by one metric.
     fileprivate struct Row {
         var variation: String
         var users: Int
         var mean: Double?
+        /// The mean of the baseline.
         var baseline: Double?
         var effect: EffectSize?
         var pValue: Double?
+        /// The outcome in words.
         var outcome: String
     }
 
-    private struct Measured {
+    /// A metric of the report, with a row for each variation.
+    private struct Metric {
         var name: String
+        /// `primary`, `guardrail` or `secondary`.
         var role: String
+        /// Whether the metric is a share of users, which is shown as a percentage.
         var isShare: Bool
+        /// Whether less is better.
         var isDecrease: Bool
         var unit = ""
         /// The position of a guardrail's margin on the axis of lifts.
         var margin: Double?
         /// The margin as text.
-        var limit: String?
+        var marginText: String?
         var rows: [Row]
     }
 
     private let results: ExperimentResults
+    /// The experiment as `GET` shows it.
     private let description: JSONObject
-    private let measured: [Measured]
+    private let metrics: [Metric]
     private let decision: Verdict.Decision
     private let winner: String?
     private let reasons: [String]
@@ -43,8 +52,11 @@ struct ExperimentReport {
     private let series: ResultsSeries?
     private let madeAt: Instant
     private let author: String
+    /// The sections so far.
     private var html = ""
 
+    /// Creates the report of all metrics of an experiment's plan.
+    ///
     /// - Parameters:
     ///   - experiment: the experiment as `GET` shows it.
     ///   - series: the results by day of the first metric.
@@ -53,23 +65,28 @@ struct ExperimentReport {
     ) {
         results = plan.common
         description = experiment
-        measured = plan.metrics.map { metric in
+        metrics = plan.metrics.map { metric in
             let results = metric.results
-            return Measured(
+            let unit = results.measured?.definition.unit ?? ""
+            let isDecrease = results.measured?.definition.direction == .decrease
+            return Metric(
                 name: results.subject.string, role: metric.role.name, isShare: results.isShare,
-                isDecrease: results.measured?.definition.direction == .decrease,
-                unit: results.measured?.definition.unit ?? "",
-                margin: metric.role.margin(isDecrease: results.measured?.definition.direction == .decrease),
-                limit: metric.role.limit(in: results.measured?.definition.unit ?? ""),
+                isDecrease: isDecrease, unit: unit, margin: metric.role.margin(isDecrease: isDecrease),
+                marginText: metric.role.marginText(in: unit),
                 rows: metric.findings.compactMap { finding in finding.map { Row(results, $0) } })
         }
-        (decision, reasons) = (plan.verdict.decision, plan.verdict.reasons)
+        decision = plan.verdict.decision
+        reasons = plan.verdict.reasons
         winner = plan.verdict.winner.map { plan.common.variations[$0].name }
         warnings = (plan.warnings + plan.metrics.flatMap(\.warnings)).map(\.message)
-        (self.series, self.madeAt, self.author) = (series, madeAt, author)
+        self.series = series
+        self.madeAt = madeAt
+        self.author = author
     }
 
-    /// - Parameter results: the results of one goal.
+    /// Creates the report of one goal.
+    ///
+    /// - Parameter results: the results of the goal.
     init(
         _ results: ExperimentResults, of experiment: JSONObject, series: ResultsSeries?, madeAt: Instant,
         by author: String
@@ -77,22 +94,25 @@ struct ExperimentReport {
         self.results = results
         description = experiment
         let verdict = results.verdict
-        measured = [
-            Measured(
+        metrics = [
+            Metric(
                 name: results.subject.string, role: "primary", isShare: results.isShare, isDecrease: false,
                 unit: results.measured?.definition.unit ?? "",
-                rows: verdict.findings.map { finding in
-                    Row(results, finding)
-                })
+                rows: verdict.findings.map { finding in Row(results, finding) })
         ]
-        (decision, reasons) = (verdict.decision, verdict.reasons)
+        decision = verdict.decision
+        reasons = verdict.reasons
         winner = verdict.winner.map { results.variations[$0].name }
         warnings = results.warnings.map(\.message)
-        (self.series, self.madeAt, self.author) = (series, madeAt, author)
+        self.series = series
+        self.madeAt = madeAt
+        self.author = author
     }
 
     // MARK: The page
 
+    /// Returns the page.
+    ///
     /// - Parameter nonce: the nonce of the style sheet, which the content security policy names.
     func page(nonce: String) -> String {
         var page = self
@@ -132,12 +152,14 @@ struct ExperimentReport {
 
     private var title: String { description["name"]?.string ?? results.experiment.key.string }
 
+    /// Adds the name, the status and the hypothesis of the experiment.
     private mutating func addHeading() {
         html += "<p class=\"soft\">Report of an experiment</p>\n<h1>\(Self.escaped(title))</h1>\n"
         var facts = [description["status"]?.string?.replacing("_", with: " ") ?? "", results.experiment.key.string]
         if let owner = description["owner"]?.string { facts.append("owner: \(owner)") }
         if let first = results.days.first, let last = results.days.last {
-            let (from, to) = (Instant(day: first.day).date, Instant(day: last.day).date)
+            let from = Instant(day: first.day).date
+            let to = Instant(day: last.day).date
             facts.append(from == to ? "users of \(from)" : "users from \(from) to \(to)")
         }
         html += "<p class=\"soft\">\(facts.map(Self.escaped).joined(separator: " · "))</p>\n"
@@ -146,6 +168,7 @@ struct ExperimentReport {
         }
     }
 
+    /// Adds the conclusion, if there is one, and the verdict of the results with its reasons and warnings.
     private mutating func addDecision() {
         if let conclusion = description["conclusion"]?.object {
             let winner = conclusion["winner"]?.string
@@ -156,10 +179,10 @@ struct ExperimentReport {
                     "By \(conclusion["author"]?.string ?? ""), \(Self.time(conclusion["concluded_at"]?.string ?? "")).",
                 ])
         }
-        let carrying = measured.first?.rows.first { $0.variation == winner }?.effect
+        let effectOfWinner = metrics.first?.rows.first { $0.variation == winner }?.effect
         let sentence =
             switch decision {
-            case .ship: "Ship \(winner ?? "")" + (carrying.map { ": \($0)" } ?? "")
+            case .ship: "Ship \(winner ?? "")" + (effectOfWinner.map { ": \($0)" } ?? "")
             case .stop: "Stop: no variation is better"
             case .continue: "Continue: not certain enough to decide"
             case .invalid: "Invalid: do not decide by these numbers"
@@ -168,12 +191,16 @@ struct ExperimentReport {
         addList(warnings.filter { !reasons.contains($0) }, class: "warnings")
     }
 
+    /// Adds a box with a decision.
+    ///
+    /// - Parameter kind: the class in the style sheet.
     private mutating func addDecision(_ kind: String, _ sentence: String, _ reasons: [String]) {
         html += "<section class=\"verdict \(kind)\"><h2>\(Self.escaped(sentence))</h2>\n"
         addList(reasons.filter { !$0.isEmpty })
         html += "</section>\n"
     }
 
+    /// Adds a table of what was tried: the variations, the audience, and the plan.
     private mutating func addTrial() {
         html += "<h2>What was tried</h2>\n"
         if let text = description["description"]?.string { html += "<p>\(Self.escaped(text))</p>\n" }
@@ -189,40 +216,47 @@ struct ExperimentReport {
             ("Traffic", "\(Self.decimal(description["traffic"]?.double ?? 0))% of users are enrolled"),
             ("Audience", isForAll ? "everybody" : audience.map { String(decoding: $0.encoded(), as: UTF8.self) } ?? ""),
         ]
-        for role in ["primary", "guardrail", "secondary"] {
-            let names = measured.filter { $0.role == role }.map { metric in
-                metric.name + (metric.limit.map { " (margin \($0))" } ?? "")
+        for (role, title) in [
+            ("primary", "Decided by"), ("guardrail", "Must not suffer"), ("secondary", "Also measured"),
+        ] {
+            let names = metrics.filter { $0.role == role }.map { metric in
+                metric.name + (metric.marginText.map { " (margin \($0))" } ?? "")
             }
-            let title =
-                ["primary": "Decided by", "guardrail": "Must not suffer", "secondary": "Also measured"][role] ?? ""
             if !names.isEmpty { rows.append((title, names.joined(separator: ", "))) }
         }
-        if let plan = description["plan"]?.object, results.query.goal == nil {
-            let effect = plan["minimum_effect"]?.double.map { ", for effects from \(Self.decimal($0 * 100))%" } ?? ""
-            rows.append(
-                (
-                    "Decision rule",
-                    "\(Self.decimal((plan["alpha"]?.double ?? 0) * 100))% error, \(Self.decimal((plan["power"]?.double ?? 0) * 100))% power\(effect)"
-                ))
-            let changed = plan["changed_since_start"]?.array?.compactMap(\.string) ?? []
-            if !changed.isEmpty { rows.append(("Changed since the start", changed.joined(separator: ", "))) }
+        rows += decisionRule
+        let body = rows.map { name, value in
+            "<tr><th scope=\"row\">\(Self.escaped(name))</th><td>\(Self.escaped(value))</td></tr>\n"
         }
-        let body = rows.map { "<tr><th scope=\"row\">\(Self.escaped($0))</th><td>\(Self.escaped($1))</td></tr>\n" }
         html += "<table class=\"facts\">\n\(body.joined())</table>\n"
+    }
+
+    /// The error and the power of the experiment's plan, as rows of a table; empty for the report of one goal.
+    private var decisionRule: [(String, String)] {
+        guard let plan = description["plan"]?.object, results.query.goal == nil else { return [] }
+        let alpha = Self.decimal((plan["alpha"]?.double ?? 0) * 100)
+        let power = Self.decimal((plan["power"]?.double ?? 0) * 100)
+        let effect = plan["minimum_effect"]?.double.map { ", for effects from \(Self.decimal($0 * 100))%" } ?? ""
+        var rows = [("Decision rule", "\(alpha)% error, \(power)% power\(effect)")]
+        let changed = plan["changed_since_start"]?.array?.compactMap(\.string) ?? []
+        if !changed.isEmpty { rows.append(("Changed since the start", changed.joined(separator: ", "))) }
+        return rows
     }
 
     // MARK: Numbers
 
+    /// Adds a table with a group for each metric and a row for each of its variations. All intervals are drawn on one
+    /// scale.
     private mutating func addMetrics() {
-        let rows = measured.flatMap(\.rows)
+        let rows = metrics.flatMap(\.rows)
         html += "<h2>What was found</h2>\n"
         guard !rows.isEmpty else {
             html += "<p class=\"soft\">There is nothing to compare yet.</p>\n"
             return
         }
-        let scale = ChartScale(
-            covering: rows.compactMap(\.effect?.liftInterval) + measured.compactMap { $0.margin.map { $0...$0 } }
-                + [0...0], onto: 4...196)
+        let intervals = rows.compactMap(\.effect?.liftInterval)
+        let margins = metrics.compactMap { metric in metric.margin.map { $0...$0 } }
+        let scale = ChartScale(covering: intervals + margins + [0...0], onto: 4...196)
         let percent = Self.decimal(results.query.confidence * 100)
         html += """
             <table class="numbers">
@@ -232,7 +266,7 @@ struct ExperimentReport {
 
             """
         let names = ["primary": "Decides", "guardrail": "Must not suffer", "secondary": "Explains"]
-        for metric in measured {
+        for metric in metrics {
             html += "<tbody><tr><th class=\"group\" colspan=\"7\" scope=\"rowgroup\">\(Self.escaped(metric.name)) "
             html += "<span class=\"soft\">\(names[metric.role] ?? "")\(metric.isDecrease ? "; less is better" : "")"
             html += "</span></th></tr>\n"
@@ -242,7 +276,8 @@ struct ExperimentReport {
         html += "</table>\n"
     }
 
-    private func text(of row: Row, _ metric: Measured, _ scale: ChartScale) -> String {
+    /// Returns a row of the table.
+    private func text(of row: Row, _ metric: Metric, _ scale: ChartScale) -> String {
         func value(_ number: Double?) -> String {
             guard let number else { return "–" }
             return metric.isShare
@@ -268,6 +303,9 @@ struct ExperimentReport {
             """
     }
 
+    /// Draws a lift with its interval, and with the margin of a guardrail.
+    ///
+    /// - Parameter tone: the class of the style sheet, which determines the color.
     private static func drawn(
         _ interval: ClosedRange<Double>, _ lift: Double, _ tone: String, _ margin: Double?, _ scale: ChartScale
     ) -> String {
@@ -277,7 +315,8 @@ struct ExperimentReport {
         if let margin {
             drawing.line(x: scale.position(margin), y: 0, toX: scale.position(margin), toY: 20, "#b01f17", width: 1)
         }
-        let (low, high) = (scale.position(interval.lowerBound), scale.position(interval.upperBound))
+        let low = scale.position(interval.lowerBound)
+        let high = scale.position(interval.upperBound)
         drawing.line(x: low, y: 10, toX: high, toY: 10, color, width: 2)
         for x in [low, high] { drawing.line(x: x, y: 6, toX: x, toY: 14, color, width: 2) }
         drawing.circle(x: scale.position(lift), y: 10, radius: 4, color)
@@ -286,73 +325,22 @@ struct ExperimentReport {
 
     // MARK: Over time
 
-    private static let colors = [
-        "#5f6b6d", "#0e8482", "#c8641b", "#a83a6f", "#3d63b8", "#7d7212", "#7a4bb0", "#2f7d3a", "#8b5a3c", "#1f7fa3",
-    ]
-
-    /// The lift by days of enrollment, with the interval that is valid at every interim look.
+    /// Adds a chart of the lift by days of enrollment, if there are several days.
     private mutating func addSeries() {
-        guard let series, series.days.count > 1 else { return }
-        struct Point {
-            var day: Int
-            var lift: Double
-            var interval: ClosedRange<Double>
-        }
-        let lines = series.whole.variations.indices.prefix(Self.colors.count).compactMap {
-            index -> (name: String, color: String, points: [Point])? in
-            let points = series.days.enumerated().compactMap { day, entry -> Point? in
-                let comparison = entry.results.estimate(of: entry.results.variations[index])?.comparison
-                guard let numbers = comparison?.numbers, let lift = numbers.lift,
-                    let interval = numbers.sequentialLiftInterval
-                else { return nil }
-                return Point(day: day, lift: lift, interval: interval)
-            }
-            let name = series.whole.variations[index].name
-            return points.count > 1 ? (name, Self.colors[index], points) : nil
-        }
-        let last = lines.compactMap(\.points.last)
-        guard !last.isEmpty else { return }
-        // Early intervals are very wide. They are cut off, so that later ones stay visible.
-        let reach = max(0.05, last.map { max(abs($0.interval.lowerBound), abs($0.interval.upperBound)) }.max() ?? 0) * 2
-        let (top, bottom, left, right) = (10.0, 190.0, 60.0, 690.0)
-        let scale = ChartScale(covering: [-reach...reach], onto: 0...1)
-        func y(_ value: Double) -> Double { bottom - min(max(scale.position(value), 0), 1) * (bottom - top) }
-        func x(_ day: Int) -> Double { left + Double(day) / Double(series.days.count - 1) * (right - left) }
-        var drawing = SVGDrawing(width: 700)
-        for tick in scale.ticks {
-            drawing.line(
-                x: left, y: y(tick), toX: right, toY: y(tick), tick == 0 ? "#8a8f8c" : "#e2e2dd", width: 1)
-            drawing.text(
-                scale.label(tick, isShare: true), x: left - 8, y: y(tick) + 4, size: 11, "#565d5f", anchor: "end")
-        }
-        for (_, color, points) in lines {
-            let upper = points.map { (x($0.day), y($0.interval.upperBound)) }
-            let lower = points.reversed().map { (x($0.day), y($0.interval.lowerBound)) }
-            drawing.polygon(upper + lower, color, opacity: 0.14)
-            drawing.polyline(points.map { (x($0.day), y($0.lift)) }, color, width: 2)
-        }
-        for (day, anchor) in [(0, "start"), (series.days.count - 1, "end")] {
-            drawing.text(
-                Instant(day: series.days[day].day).date, x: x(day), y: 208, size: 11, "#565d5f", anchor: anchor)
-        }
-        var legend = 216.0
-        for (name, color, _) in lines {
-            drawing.line(x: left, y: legend + 10, toX: left + 14, toY: legend + 10, color, width: 4)
-            drawing.text(name, x: left + 22, y: legend + 14, size: 12, "#1b1e1f", limit: 90)
-            legend += 18
-        }
+        guard let series, let chart = SeriesChart(series) else { return }
         html += "<figure><h2>Lift of \(Self.escaped(series.whole.subject.string)) over time</h2>\n"
         html += "<p class=\"soft\">All users enrolled until each day, with the interval of every interim look.</p>\n"
-        html += drawing.element(height: legend, label: "lift over time") + "</figure>\n"
+        html += chart.element + "</figure>\n"
     }
 
-    // MARK: Users, and who and when
+    // MARK: Users and origin
 
+    /// Adds the number of users, and how they are split in each period of the experiment.
     private mutating func addUsers() {
         html += "<section><h2>Users</h2>\n<p>\(results.counted) counted"
-        let left = [(results.multipleVariations, "in several variations"), (results.chosen, "forced")]
+        let leftOut = [(results.multipleVariations, "in several variations"), (results.chosen, "forced")]
             .filter { $0.0 > 0 }.map { "\($0) \($1)" }
-        html += (left.isEmpty ? "" : "; left out: " + left.joined(separator: ", ")) + ".</p>\n"
+        html += (leftOut.isEmpty ? "" : "; left out: " + leftOut.joined(separator: ", ")) + ".</p>\n"
         let ratio = results.sampleRatio
         let p = ratio.pValue.map { "p \(ExperimentResults.short($0))" } ?? "no users yet"
         html +=
@@ -361,10 +349,11 @@ struct ExperimentReport {
             : "<p>Sample ratio: as configured (\(Self.escaped(p))).</p>\n"
         for period in ratio.periods {
             let total = Double(period.users.reduce(0, +))
-            let rows = zip(results.variations, period.users).enumerated().map { index, pair in
+            let rows = zip(results.variations, period.users).enumerated().map { index, entry in
+                let (variation, users) = entry
                 let expected = period.shares.map { Self.decimal($0[index] * total, places: 1) } ?? "–"
                 return
-                    "<tr><th scope=\"row\">\(Self.escaped(pair.0.name))</th><td>\(pair.1)</td><td>\(expected)</td></tr>\n"
+                    "<tr><th scope=\"row\">\(Self.escaped(variation.name))</th><td>\(users)</td><td>\(expected)</td></tr>\n"
             }
             let since = period.since.map { "Since \(Self.time($0.rfc3339))" } ?? "Variation"
             html += """
@@ -376,6 +365,7 @@ struct ExperimentReport {
         html += "</section>\n"
     }
 
+    /// Adds when, by whom and from which definitions the report was made.
     private mutating func addEnd() {
         let kept = results.frozenAt.map {
             "These are the results of \(Self.time($0.rfc3339)), the time of the conclusion. "
@@ -390,12 +380,15 @@ struct ExperimentReport {
             """
     }
 
+    // MARK: Text
+
     private mutating func addList(_ lines: [String], class name: String = "") {
         guard !lines.isEmpty else { return }
         let items = lines.map { "<li>\(Self.escaped(Self.sentence($0)))</li>" }.joined(separator: "\n")
         html += "<ul class=\"\(name)\">\n\(items)\n</ul>\n"
     }
 
+    /// Returns a text with a capital letter and a full stop.
     private static func sentence(_ text: String) -> String {
         let isEnded = text.last.map { ".!?".contains($0) } ?? true
         return text.prefix(1).uppercased() + text.dropFirst() + (isEnded ? "" : ".")
@@ -447,6 +440,7 @@ struct ExperimentReport {
 }
 
 extension ExperimentReport.Row {
+    /// - Parameter finding: what the verdict says about the variation.
     fileprivate init(_ results: ExperimentResults, _ finding: Verdict.Finding) {
         let variation = results.variations[finding.variation]
         let outcome =
@@ -468,13 +462,14 @@ extension ExperimentResults {
 }
 
 extension Verdict.Role {
-    /// Returns the position of the margin on an axis of lifts.
+    /// Returns the position of a guardrail's margin on an axis of lifts; `nil` if the margin is not a share.
     fileprivate func margin(isDecrease: Bool) -> Double? {
         guard case .guardrail(.share(let share)) = self else { return nil }
         return isDecrease ? share : -share
     }
 
-    fileprivate func limit(in unit: String) -> String? {
+    /// Returns the margin of a guardrail as text.
+    fileprivate func marginText(in unit: String) -> String? {
         guard case .guardrail(let margin) = self else { return nil }
         return switch margin {
         case .share(let share): ResultsChart.decimal(share * 100, places: 2, trimmed: true) + "%"

@@ -5,6 +5,7 @@ import HoldfastCore
 import JSON
 import Storage
 
+/// Renders the results of all metrics of an experiment's plan as JSON, with one verdict.
 extension PlanResults {
     /// Returns the response to `GET /v1/experiments/{key}/results` if the query names neither a goal nor a metric.
     ///
@@ -37,6 +38,7 @@ extension PlanResults {
         return .object(object)
     }
 
+    /// Returns a number; `null` if it is unknown or infinite.
     static func json(_ number: Double?) -> JSONValue {
         number.flatMap { $0.isFinite ? .number($0) : nil } ?? .null
     }
@@ -60,6 +62,7 @@ extension PlanResults.Metric {
         object["variations"] = .array(
             results.variations.indices.map { index in
                 let member = results.json(results.variations[index], findings[index])
+                // For some guardrails the share of users behind them is watched, too.
                 guard !shareFindings.isEmpty, var object = member.object else { return member }
                 object["share_of_users"] = shareFindings[index].map(\.json) ?? .null
                 return .object(object)
@@ -70,7 +73,9 @@ extension PlanResults.Metric {
 }
 
 extension ExperimentResults {
-    /// - Parameter finding: `nil` for the baseline.
+    /// Returns the results of one variation.
+    ///
+    /// - Parameter finding: what the verdict says about the variation; `nil` for the baseline.
     func json(_ result: VariationResult, _ finding: Verdict.Finding?) -> JSONValue {
         var object = JSONObject()
         object["variation_id"] = .string(result.id.string)
@@ -84,21 +89,24 @@ extension ExperimentResults {
         for member in finding?.members ?? Verdict.Finding.noMembers { object[member.key] = member.value }
         let comparison = finding?.effect == nil ? nil : estimate?.comparison
         object["adjusted"] = comparison.map { .bool($0.isDecidedAdjusted) } ?? .null
-        // As if this were the only analysis, planned before; see ``ResultsComparison/Numbers``. The verdict does not
-        // use it.
-        object["one_look"] =
-            comparison.map { comparison in
-                let numbers =
-                    comparison.isDecidedAdjusted ? comparison.adjusted ?? comparison.numbers : comparison.numbers
-                return [
-                    "difference_interval": PlanResults.json(numbers.differenceInterval),
-                    "lift_interval": PlanResults.json(numbers.liftInterval),
-                    "p_value": PlanResults.json(numbers.pValue),
-                    "chance_to_win": PlanResults.json(comparison.chanceToWin),
-                    "expected_loss": PlanResults.json(comparison.expectedLoss),
-                ]
-            } ?? .null
+        // These numbers are valid only if this is the only analysis, at a time that was planned before; see
+        // ``ResultsComparison/Numbers``. The verdict does not use them.
+        object["one_look"] = comparison.map(\.singleLook) ?? .null
         return .object(object)
+    }
+}
+
+extension ResultsComparison {
+    /// The numbers of an analysis at a single, planned time.
+    fileprivate var singleLook: JSONValue {
+        let decisive = isDecidedAdjusted ? adjusted ?? numbers : numbers
+        return [
+            "difference_interval": PlanResults.json(decisive.differenceInterval),
+            "lift_interval": PlanResults.json(decisive.liftInterval),
+            "p_value": PlanResults.json(decisive.pValue),
+            "chance_to_win": PlanResults.json(chanceToWin),
+            "expected_loss": PlanResults.json(expectedLoss),
+        ]
     }
 }
 

@@ -3,7 +3,9 @@ import HTTPServer
 extension NativeProtocol {
     /// The routes of the results of experiments and holdouts.
     static func results(_ loop: LoopServices) -> [APIRoute] {
-        let (services, session, projects) = (loop.services, loop.session, loop.projects)
+        let services = loop.services
+        let session = loop.session
+        let projects = loop.projects
         let results = ResultsEndpoints(services: services, store: session, projects: projects)
         let holdoutResults = ResultsEndpoints(
             services: services, store: session, projects: projects, areOfHoldouts: true)

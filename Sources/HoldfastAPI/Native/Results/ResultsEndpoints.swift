@@ -5,12 +5,16 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/experiments/{key}/results`: the results of an experiment, and `/v1/holdouts/{key}/results`, which compares the users
-/// who are not held out with those who are. Read from stored tallies, off the event loops.
+/// `/v1/experiments/{key}/results`: the results of an experiment as JSON, CSV, a chart, a report or a series by day;
+/// and `/v1/holdouts/{key}/results`, which compares the users who are not held out with those who are.
+///
+/// Results are computed off the event loops, from tallies that the store keeps for each variation and goal. Only some
+/// queries, such as those with a filter, read the records of single users.
 struct ResultsEndpoints {
     let services: Services
     let store: any StoreSession
     let projects: ProjectView
+    /// Whether the key in the path names a holdout instead of an experiment.
     var areOfHoldouts = false
 
     /// Responds with the results as JSON, or with `?format=csv` as CSV. Without a goal and a metric, the JSON has all
@@ -25,9 +29,10 @@ struct ResultsEndpoints {
         if query.goal == nil, query.metricKey == nil, query.breakdown == nil, query.format == .json,
             let plan = try await plan(scope)
         {
-            if let wrong = parameters.keys.sorted().first(where: { !ResultsQuery.planParameters.contains($0) }) {
+            if let unsuitable = parameters.keys.sorted().first(where: { !ResultsQuery.planParameters.contains($0) }) {
                 throw CoreError(
-                    .invalid, "`\(wrong)` must be left out without `goal` and `metric`: the plan's alpha holds for all")
+                    .invalid,
+                    "`\(unsuitable)` must be left out without `goal` and `metric`: the plan's alpha holds for all")
             }
             let totals = try await reader(scope).totals(of: plan)
             return .json(
@@ -42,10 +47,9 @@ struct ResultsEndpoints {
 
     /// Responds with a chart of the lifts and their intervals.
     func getChart(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let parameters = ResultsQuery.parameters.filter { !["format", "by", "breakdown"].contains($0) }
-        let totals = try await reader(
-            scope(ResultsQuery(request.query(knowing: parameters)), request, call)
-        ).totals()
+        let known = ResultsQuery.parameters.filter { !["format", "by", "breakdown"].contains($0) }
+        let query = try ResultsQuery(request.query(knowing: known))
+        let totals = try await reader(scope(query, request, call)).totals()
         let bytes = try await services.compute { Array(ResultsChart(try totals.results()).svg.utf8) }
         return Response(.ok, contentType: "image/svg+xml", body: .bytes(bytes))
     }
@@ -76,12 +80,7 @@ struct ResultsEndpoints {
                 return Array(report.page(nonce: nonce).utf8)
             }
         }
-        var response = Response(.ok, contentType: "text/html; charset=utf-8", body: .bytes(bytes))
-        response.fields = [
-            ("Content-Security-Policy", "\(ExperimentReport.policy(nonce: nonce)); sandbox; frame-ancestors 'none'"),
-            ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"), ("Cache-Control", "no-store"),
-        ]
-        return response
+        return .report(bytes, nonce: nonce)
     }
 
     /// Responds with the results by day of enrollment.
@@ -95,10 +94,22 @@ struct ResultsEndpoints {
         }
     }
 
+    /// Responds with the goals that users of the experiment reached, in the order of their names. The default of
+    /// `?limit=N` is 100.
+    func goals(_ request: borrowing Request, _ call: Call) async throws -> Response {
+        let limit = try Request.pageLimit(request.query(knowing: ["limit"]))
+        let (_, experiment) = try experiment(request, call)
+        let goals = try await store.read(.goals(experimentID: experiment.id, limit: limit))
+        return .json(["goals": .array(goals.map { .string($0.string) })])
+    }
+
+    // MARK: The experiment
+
     private func reader(_ scope: ResultsScope) -> ResultsReader {
         services.resultsReader(scope, store, projects.schema)
     }
 
+    /// Returns the metrics of the experiment's plan; `nil` if it has none.
     private func plan(_ scope: ResultsScope) async throws -> MeasuredPlan? {
         try await services.compute { scope.project.plan(of: scope.experiment) }
     }
@@ -110,6 +121,7 @@ struct ResultsEndpoints {
         return ResultsScope(experiment, in: project, query, at: services.store.clock.now())
     }
 
+    /// Returns the experiment in the path, or the comparison of the holdout in the path, and the project.
     private func experiment(
         _ request: borrowing Request, _ call: Call
     ) throws(CoreError) -> (Project, Experiment) {
@@ -121,19 +133,10 @@ struct ResultsEndpoints {
         }
         return (project, comparison)
     }
-
-    /// Responds with the goals that users of the experiment reached, in the order of their names. The default of
-    /// `?limit=N` is 100.
-    func goals(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let limit = try Request.pageLimit(request.query(knowing: ["limit"]))
-        let id = try experiment(request, call).1.id
-        let goals = try await store.read(.goals(experimentID: id, limit: limit))
-        return .json(["goals": .array(goals.map { .string($0.string) })])
-    }
 }
 
 extension Services {
-    /// Returns a reader that may also read single users.
+    /// Returns a reader of results, which may read the records of single users if a query needs them.
     func resultsReader(
         _ scope: ResultsScope, _ session: any StoreSession, _ schema: AttributeSchema
     ) -> ResultsReader {
@@ -144,6 +147,16 @@ extension Services {
 extension Response {
     fileprivate static func csv(_ bytes: [UInt8]) -> Response {
         Response(.ok, contentType: "text/csv; charset=utf-8", body: .bytes(bytes))
+    }
+
+    /// Returns a page whose only style sheet has the nonce. A browser runs nothing in it and does not store it.
+    fileprivate static func report(_ bytes: [UInt8], nonce: String) -> Response {
+        var response = Response(.ok, contentType: "text/html; charset=utf-8", body: .bytes(bytes))
+        response.fields = [
+            ("Content-Security-Policy", "\(ExperimentReport.policy(nonce: nonce)); sandbox; frame-ancestors 'none'"),
+            ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"), ("Cache-Control", "no-store"),
+        ]
+        return response
     }
 }
 

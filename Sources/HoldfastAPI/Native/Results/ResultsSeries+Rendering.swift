@@ -4,7 +4,7 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// Renders the results of each day as JSON and CSV.
+/// Renders the results of each day of enrollment as JSON and CSV.
 extension ResultsSeries {
     var json: JSONValue {
         var object = JSONObject()
@@ -52,14 +52,15 @@ extension ResultsSeries {
             ["experiment_key", "goal", "day", "variation_key", "variation_id", "is_baseline"] + names, rows)
     }
 
+    /// Returns the numbers of users, by the names of JSON members and CSV columns.
     private static func counts(of variation: ExperimentResults.VariationResult) -> [(name: String, count: Int)] {
         [("users", variation.tally.counted), ("converted", variation.tally.goal.converted)]
     }
 }
 
 extension ExperimentResults {
-    /// The numbers on which the verdict about a variation is based: adjusted by CUPED where the metric says so, and
-    /// valid at every look (sequential).
+    /// Returns the numbers on which the verdict about a variation is based, by the names of JSON members and CSV
+    /// columns. They are adjusted by CUPED if the metric requires it, and valid at every interim look (sequential).
     fileprivate func numbers(of variation: VariationResult) -> [(name: String, number: Double?)] {
         let estimate = variation.tally.counted > 0 ? estimate(of: variation) : nil
         let comparison = estimate?.comparison

@@ -5,7 +5,7 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/attributes`: the schema of the attributes that users may have.
+/// `/v1/attributes`: the schema of the attributes that users may have. All projects share it.
 struct AttributeEndpoints {
     let store: any StoreSession
     let catalog: ProjectCatalog
@@ -44,12 +44,12 @@ struct AttributeEndpoints {
         }
     }
 
-    /// Deletes an attribute and all its values. No reader sees the values any more.
+    /// Deletes an attribute and all its values. It must not be used by a segment or an audience.
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let name = try request.definedName()
-        let users = projects.schema.segments.values.filter { $0.asks(for: name) }.map(\.name).sorted()
-        guard users.isEmpty else {
-            let list = users.map { "'\($0)'" }.joined(separator: ", ")
+        let segments = projects.schema.segments.values.filter { $0.asks(for: name) }.map(\.name).sorted()
+        guard segments.isEmpty else {
+            let list = segments.map { "'\($0)'" }.joined(separator: ", ")
             throw CoreError(.conflict, "segments use the attribute '\(name)'; change them first: \(list)")
         }
         let snapshot = catalog.snapshot()

@@ -12,7 +12,8 @@ struct AudienceEndpoint {
     let store: any StoreSession
     let projects: ProjectView
 
-    /// `{"audience":…}` as in the body of an experiment. Scans all users who have attributes.
+    /// Counts the users. The body is `{"audience":…}`, as in the body of an experiment. Scans all users who have
+    /// attributes.
     func size(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let value = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
         let body = try value.object("an audience to count", knowing: ["audience"])

@@ -11,8 +11,10 @@ struct SegmentEndpoints {
     let services: Services
     let store: any StoreSession
     let projects: ProjectView
+
     private var catalog: ProjectCatalog { services.projects }
 
+    /// Responds with the definitions of segments. Without `limit` there are no pages.
     func list(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let page = try ListPage(request, limit: AttributeSchema.segmentLimit)
         return JSONList("segments", page.select(projects.schema.segments.values) { $0.name }) { .object($0.json) }
@@ -32,7 +34,8 @@ struct SegmentEndpoints {
         return .json(.object(response))
     }
 
-    /// Defines a segment, or changes its conditions; 201 if it is new.
+    /// Defines a segment, or changes its conditions; 201 if it is new. Experiments of any project may use the segment
+    /// as their audience, so the effects on all projects are checked first.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let name = try request.definedName()
         let content = request.withBody { Array($0) }
@@ -42,6 +45,7 @@ struct SegmentEndpoints {
         let stored = snapshot.schema.segments[name]
         let segment = try await catalog.inBackground { _ in
             let body = try JSONInput.parse(content)
+            // The body requests no change if it is what `GET` shows, with or without the counts.
             if let stored, let changes = DefinitionChanges(of: .object(stored.json)).members(of: body).object,
                 changes.allSatisfy({ Segment.counts.contains($0.key) }), body.object?["conditions"] != nil
             {
@@ -76,6 +80,7 @@ struct SegmentEndpoints {
         return .json(.object(segment.json), isNew ? .created : .ok)
     }
 
+    /// Deletes a segment that no definition uses.
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let name = try request.definedName()
         let author = call.author(request)
@@ -104,6 +109,7 @@ struct SegmentEndpoints {
         return call.response(MediaType.lines, stream: stream)
     }
 
+    /// Returns the segment in the path.
     private func segment(_ request: borrowing Request) throws(CoreError) -> Segment {
         let name = try request.definedName()
         let schema = projects.schema
@@ -112,7 +118,7 @@ struct SegmentEndpoints {
     }
 }
 
-/// The users of a segment as lines, found while they are sent. Only one piece is in memory.
+/// The users of a segment as lines, which are found while they are sent, so that only one piece is in memory.
 final class SegmentUsers: StoredStream {
     private let services: Services
     private let store: any StoreSession

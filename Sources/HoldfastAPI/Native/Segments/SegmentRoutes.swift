@@ -3,7 +3,9 @@ import HTTPServer
 extension NativeProtocol {
     /// The routes of attributes and segments.
     static func segments(_ loop: LoopServices) -> [APIRoute] {
-        let (services, session, projects) = (loop.services, loop.session, loop.projects)
+        let services = loop.services
+        let session = loop.session
+        let projects = loop.projects
         let attribute = AttributeEndpoints(store: session, catalog: services.projects, projects: projects)
         let segment = SegmentEndpoints(services: services, store: session, projects: projects)
         let proposal = ProposalEndpoints(loop)

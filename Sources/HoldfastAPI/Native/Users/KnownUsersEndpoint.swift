@@ -14,34 +14,39 @@ struct KnownUsersEndpoint {
     /// The number of exposures that are read per user of a response, because a user may have several.
     private static let exposuresPerUser = 10
 
+    /// Responds with a page of users, each with the number of assignments.
     func list(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["prefix", "after", "limit"])
         let limit = try Request.pageLimit(query)
         let after = try query["after"].map { text throws(CoreError) in try ProfileInput.checkUserID(text, at: nil) }
-        // Databases do not accept a text with a NUL.
         let prefix = query["prefix"] ?? ""
+        // Databases do not accept a text with a NUL.
         if !prefix.isEmpty { _ = try ProfileInput.checkUserID(prefix, at: nil) }
         // One user more than requested shows whether there is another page.
         let users = try await store.read(.knownUsers(prefix: prefix, after: after, limit: limit + 1))
         let page = users.prefix(limit)
         return .json([
             "users": .array(
-                page.map { ["user_id": .string($0.userID.string), "assignments": .integer(Int64($0.assignments))] }),
+                page.map { user in
+                    ["user_id": .string(user.userID.string), "assignments": .integer(Int64(user.assignments))]
+                }),
             "next": users.count > limit ? page.last.map { .string($0.userID.string) } ?? .null : .null,
         ])
     }
 
+    /// Responds with the users of the last exposures, each once, with the last exposure.
     func recent(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let limit = try Request.pageLimit(request.query(knowing: ["limit"]))
         let exposures = try await store.read(.latestExposures(limit: limit * Self.exposuresPerUser))
-        var known: Set<Identifier> = []
-        let latest = exposures.map(\.exposure).filter { known.insert($0.userID).inserted }.prefix(limit)
+        var users: Set<Identifier> = []
+        let latestOfUsers = exposures.map(\.exposure).filter { users.insert($0.userID).inserted }.prefix(limit)
         return .json([
             "users": .array(
-                latest.map {
+                latestOfUsers.map { exposure in
                     [
-                        "user_id": .string($0.userID.string), "experiment_key": .string($0.experimentKey.string),
-                        "exposed_at": .string($0.happenedAt.rfc3339),
+                        "user_id": .string(exposure.userID.string),
+                        "experiment_key": .string(exposure.experimentKey.string),
+                        "exposed_at": .string(exposure.happenedAt.rfc3339),
                     ]
                 })
         ])

@@ -5,13 +5,15 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /v1/logins`: an app reports that its anonymous user has logged in, which merges the two.
+/// `POST /v1/logins`: an app reports that its anonymous user has logged in, which merges the anonymous user into the
+/// account.
 ///
 /// Unlike the merge of any two users, it is safe for tokens of scope `client`, by ``TakeoverRules``: it accepts only
 /// anonymous ids that nobody can guess, and does not change existing assignments of the account. The response reveals
 /// nothing about the profile.
 struct LoginEndpoint {
     let merger: ProfileMerger
+    /// The maximum number of logins in an array.
     let limit: Int
 
     /// Merges the users of one login or of an array of them. Responds when all are durable. In an array each login has
@@ -43,7 +45,7 @@ struct LoginEndpoint {
         }
     }
 
-    /// `{"user_id","anonymous_id"}`
+    /// Parses `{"user_id","anonymous_id"}`.
     private static func merge(_ value: JSONValue, at place: JSONPointer) throws(CoreError) -> ProfileMerge {
         let object = try value.object("a login", knowing: ["user_id", "anonymous_id"], at: place)
         let userID = try ProfileInput.checkUserID(

@@ -18,6 +18,8 @@ struct LookupEndpoint {
         return try await ProfileLookup(userIDs, reader).response()
     }
 
+    /// Parses the ids of a lookup.
+    ///
     /// - Throws: 400 if the body is not `{"user_ids":[…]}`, has more than ``limit`` ids, or an id is invalid.
     func userIDs(_ body: JSONValue) throws(CoreError) -> [Identifier] {
         let place: JSONPointer = ["user_ids"]
@@ -51,10 +53,11 @@ final class ProfileLookup: StoredStream {
     /// The index of the first user who has not been looked up.
     private var position = 0
 
-    /// The length in bytes at which a piece is sent.
-    private static let pieceLength = 128 * 1024
     /// The number of users to look up at a time.
     private var window = PageSize(atMost: 16)
+
+    /// The length in bytes at which a piece is sent.
+    private static let pieceLength = 128 * 1024
 
     init(_ userIDs: [Identifier], _ reader: any StoreSession) {
         self.userIDs = userIDs
@@ -64,6 +67,7 @@ final class ProfileLookup: StoredStream {
         json.beginArray()
     }
 
+    /// Returns the response: the whole if it is short, or a stream.
     func response() async throws(StorageError) -> Response {
         try await readPiece()
         return position == userIDs.count
@@ -85,12 +89,13 @@ final class ProfileLookup: StoredStream {
             let users = userIDs[position...].prefix(window.rows)
             let results = await settled(each: users) { reader.profile(of: $0, $1) }
             let profiles = try results.map { result throws(StorageError) in try result.get() }
-            let former = json.count
+            let lengthBefore = json.count
             append(users, profiles)
-            window.adjust(to: json.count - former)
+            window.adjust(to: json.count - lengthBefore)
         } while position < userIDs.count && json.count < Self.pieceLength
     }
 
+    /// Writes the profiles of some users; after the last user, also the end.
     private func append(_ users: ArraySlice<Identifier>, _ profiles: [ProfileRecord?]) {
         for (userID, profile) in zip(users, profiles) {
             if let profile { ProfileJSON.append(userID, profile, to: &json) } else { json.null() }

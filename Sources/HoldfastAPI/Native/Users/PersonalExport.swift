@@ -5,10 +5,15 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `GET /v1/profiles/{user_id}/export`: everything that is stored about one user, as one document.
+/// `GET /v1/profiles/{user_id}/export`: everything that is stored about one user, as one document, for the
+/// right of access of the GDPR.
+///
+/// Most records are read at once and form the head of the document. Goal events and audit entries may be many, so they
+/// are read page by page while the document is sent.
 struct PersonalExportEndpoint {
     let store: any StoreSession
     let projects: ProjectView
+    /// The maximum number of elements that are read at once.
     let page: Int
 
     /// Responds with the document; 404 if nothing is stored.
@@ -37,21 +42,18 @@ struct PersonalExportEndpoint {
         }
         writer.key("attributes")
         (try records.attributes.get() ?? .empty).append(to: &writer, projects.schema)
-        let forced = records.forcedVariations.map {
-            (sdkKey: $0.sdkKey, experiment: $0.experimentKey, variation: $0.variationKey)
+        writer.key("forced_variations")
+        writer.beginArray()
+        for forced in records.forcedVariations {
+            Self.append(forced.sdkKey, forced.experimentKey, forced.variationKey, to: &writer)
         }
-        for (name, variations) in [("forced_variations", forced), ("whitelists", whitelisted)] {
-            writer.key(text: name)
-            writer.beginArray()
-            for (sdkKey, experiment, variation) in variations {
-                writer.beginObject()
-                writer.member("sdk_key", sdkKey)
-                writer.member("experiment_key", experiment.string)
-                writer.member("variation_key", variation.string)
-                writer.endObject()
-            }
-            writer.endArray()
+        writer.endArray()
+        writer.key("whitelists")
+        writer.beginArray()
+        for (sdkKey, experiment, variation) in whitelisted {
+            Self.append(sdkKey, experiment, variation, to: &writer)
         }
+        writer.endArray()
         writer.key("sticky_documents")
         writer.beginArray()
         for document in records.stickyDocuments {
@@ -70,6 +72,17 @@ struct PersonalExportEndpoint {
         }
         writer.endArray()
         return writer.finish()
+    }
+
+    /// Writes a variation that a project's definitions force on the user.
+    private static func append(
+        _ sdkKey: String, _ experimentKey: Identifier, _ variationKey: Identifier, to writer: inout JSONWriter
+    ) {
+        writer.beginObject()
+        writer.member("sdk_key", sdkKey)
+        writer.member("experiment_key", experimentKey.string)
+        writer.member("variation_key", variationKey.string)
+        writer.endObject()
     }
 
     /// Returns the lists of any length, newest first. They have the elements that existed when the records were read.
@@ -96,6 +109,7 @@ struct PersonalExportEndpoint {
 /// A JSON object whose last members are lists, which are read from the store page by page while they are sent. The
 /// object has the state of one moment. It is cut off if a part of it is deleted meanwhile.
 final class PersonalExport: StoredStream {
+    /// A list that is read newest first.
     struct List {
         let name: StaticString
         /// Reads elements before a number, newest first.
@@ -143,18 +157,22 @@ final class PersonalExport: StoredStream {
     private static let change = Problem(
         .serviceUnavailable, "what is stored about the user must not be deleted during the export; some of it was")
 
+    /// Writes the start of the first list, or a comma if it has begun.
     private func beginList() {
         guard !lists[0].hasBegun else { return pending.append(UInt8(ascii: ",")) }
         lists[0].hasBegun = true
         pending += Array(",\"\(lists[0].name)\":[".utf8)
     }
 
+    /// Writes the end of the first list and removes it.
     private func endList() {
         if !lists[0].hasBegun { beginList() }
         pending.append(UInt8(ascii: "]"))
         lists.removeFirst()
     }
 
+    /// Adds a page of the first list.
+    ///
     /// - Returns: the bytes to send now.
     private func append(_ page: EventExport.Page) -> [UInt8] {
         beginList()

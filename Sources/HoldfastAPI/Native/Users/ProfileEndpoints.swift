@@ -13,6 +13,8 @@ struct ProfileEndpoints {
     let catalog: ProjectCatalog
     let merger: ProfileMerger
 
+    // MARK: Reading
+
     /// Responds with the profile; 404 if there is none. With `?detail=true` each assignment has its source and times;
     /// an override also has its reason and author.
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
@@ -32,6 +34,8 @@ struct ProfileEndpoints {
             }
         }
     }
+
+    // MARK: Writing
 
     /// Returns the condition of `If-Match` and `If-None-Match`. The entity tag may come from a response with or without
     /// `?detail=true`.
@@ -58,6 +62,17 @@ struct ProfileEndpoints {
         try call.checkProfile(of: body.userID)
         submit(body.change(onConflict: rule, if: Self.condition(request, of: body.userID)), call) { _ in .ok }
     }
+
+    /// Makes a change, and responds with the profile after it.
+    private func submit(
+        _ change: ProfileChange, _ call: Call, status: @escaping @Sendable (ProfileChangeResult) -> Status
+    ) {
+        store.submit(change) { result in
+            call.respond(result) { .json(ProfileJSON.encode(change.userID, $0.profile), status($0)) }
+        }
+    }
+
+    // MARK: Merging
 
     /// Merges an anonymous user into this one, after the queued events of both are stored. Responds with the profile.
     func merge(_ request: borrowing Request, _ call: Call) async throws -> Response {
@@ -88,6 +103,8 @@ struct ProfileEndpoints {
         }
     }
 
+    // MARK: Erasing
+
     /// Erases everything that is stored about the user. It first waits until the queued events are stored, because they
     /// would otherwise restore the user. Responds with the number of erased records of each kind; 404 if there were
     /// none. With `?keep_totals=true`, the totals of results still include the user.
@@ -102,7 +119,7 @@ struct ProfileEndpoints {
         let result = await settled { store.submit(change, by: author, $0) }
         knownExposures.forget([ErasureRules.hash(userID)])
         let erased = try result.get().erased ?? ErasedRecords()
-        // This process must not use a forced variation of the user any more, either.
+        // The catalog of this process may still have a forced variation of the user.
         try await catalog.refresh()
         let whitelists = try await WhitelistEraser(catalog).erase(userID, by: author)
         guard !erased.isEmpty || !whitelists.isEmpty else { throw Self.unknown }
@@ -111,6 +128,8 @@ struct ProfileEndpoints {
 
     static let unknown = CoreError(.notFound, "nothing is stored about the user")
 
+    /// Returns the numbers of erased records, and the SDK keys of the projects from whose whitelists the user was
+    /// removed.
     private static func describe(
         _ erased: ErasedRecords, _ whitelists: [String], of userID: Identifier
     ) -> JSONValue {
@@ -123,18 +142,9 @@ struct ProfileEndpoints {
                 "exposures": number(erased.exposures), "goal_events": number(erased.goalEvents),
                 "sticky_documents": number(erased.stickyDocuments), "audit_entries": number(erased.auditEntries),
             ],
-            // Former datafiles of these projects still name the user.
+            // Former datafiles of these projects, which are kept, still name the user.
             "whitelists": .array(whitelists.map { .string($0) }),
         ]
-    }
-
-    /// Responds with the profile after the change.
-    private func submit(
-        _ change: ProfileChange, _ call: Call, status: @escaping @Sendable (ProfileChangeResult) -> Status
-    ) {
-        store.submit(change) { result in
-            call.respond(result) { .json(ProfileJSON.encode(change.userID, $0.profile), status($0)) }
-        }
     }
 }
 

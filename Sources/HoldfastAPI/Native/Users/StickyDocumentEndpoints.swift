@@ -5,10 +5,12 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/sticky`: the documents in which GrowthBook's SDKs keep the variations that they assigned.
+/// `/v1/sticky`: the documents in which GrowthBook's SDKs keep the variations that they assigned. A document belongs to
+/// one value of an attribute, for example to the value `u-17` of `id`.
 struct StickyDocumentEndpoints {
     let store: any StoreSession
 
+    /// Responds with one document; 404 if there is none.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try request.stickyKey()
         guard let document = try await store.read(.stickyDocuments([key])).first ?? nil else {
@@ -36,6 +38,7 @@ struct StickyDocumentEndpoints {
         }
     }
 
+    /// Deletes the document; 404 if there is none.
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try request.stickyKey()
         let author = call.author(request)

@@ -8,6 +8,7 @@ import Storage
 struct StickyValueEndpoints {
     let store: any StoreSession
 
+    /// Responds with the objects of the key; 404 if there are none.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try request.stickyValueKey()
         guard let document = try await store.read(.stickyDocuments([key])).first ?? nil else { throw Self.notFound }
@@ -31,6 +32,7 @@ struct StickyValueEndpoints {
         }
     }
 
+    /// Deletes the objects of the key; 404 if there are none.
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try request.stickyValueKey()
         let author = call.author(request)

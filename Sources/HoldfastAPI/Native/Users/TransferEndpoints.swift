@@ -56,9 +56,13 @@ final class ProfileExport: StoredStream {
     private var form: ExportForm
     private let reader: any StoreSession
     private var pageSize: PageSize
+    /// Whether assignments have their source and times.
     private let detail: Bool
+    /// The last user who was read.
     private var after: Identifier?
+    /// The number of profiles up to the limit of the export.
     private var remaining: Int
+    /// Whether the store has no further profiles.
     private var isAtEnd = false
 
     init(_ form: ExportForm, reader: any StoreSession, after: Identifier?, page: Int, detail: Bool) {
@@ -81,6 +85,7 @@ final class ProfileExport: StoredStream {
         return lines.isEmpty ? [] : form.piece(lines)
     }
 
+    /// Returns the end of a page in JSON; `nil` for lines, which have no end. Reads whether there is another page.
     private func end() async throws(StorageError) -> [UInt8]? {
         guard form.awaitsEnd else { return nil }
         guard let after, !isAtEnd else { return form.end(next: .null) }

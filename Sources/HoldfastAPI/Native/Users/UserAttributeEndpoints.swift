@@ -12,6 +12,7 @@ struct UserAttributeEndpoints {
     let store: any StoreSession
     let projects: ProjectView
 
+    /// Responds with the attributes of one user, which may be none.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let record = try await completed { store.attributes(of: userID, $0) } ?? .empty
@@ -33,12 +34,9 @@ struct UserAttributeEndpoints {
         }.updates
         let changed = try await submit(AttributeChange(userID: userID, operation: .update(updates)))
         services.attributeMetrics.count(changed: changed.count, of: updates.count)
+        let unchanged = Set(updates.keys).subtracting(changed)
         return Self.response(
-            userID, call,
-            [
-                ("changed", schema.names(changed)),
-                ("unchanged", schema.names(Set(updates.keys).subtracting(changed))),
-            ])
+            userID, call, [("changed", schema.names(changed)), ("unchanged", schema.names(unchanged))])
     }
 
     /// Removes the attributes that the query names; without names, all attributes.
@@ -53,6 +51,7 @@ struct UserAttributeEndpoints {
         return Self.response(userID, call, [("removed", schema.names(changed))])
     }
 
+    /// Returns the names of `?name=NAME&name=NAME`.
     private static func names(_ request: borrowing Request) throws(CoreError) -> [String] {
         guard request.hasQuery else { return [] }
         guard let items = request.queryItems() else { throw CoreError(.invalid, "the query must be UTF-8") }
@@ -63,7 +62,7 @@ struct UserAttributeEndpoints {
         return items.map(\.value)
     }
 
-    /// - Returns: the attributes that changed.
+    /// - Returns: the numbers of the attributes that changed.
     private func submit(_ change: AttributeChange) async throws -> [UInt32] {
         switch try await store.write(.attributes(change)) {
         case .applied(let changed): return changed
@@ -71,6 +70,8 @@ struct UserAttributeEndpoints {
         }
     }
 
+    /// Returns the response to a change.
+    ///
     /// - Parameter members: the members for callers who may read.
     private static func response(
         _ userID: Identifier, _ call: Call, _ members: [(key: String, value: JSONValue)]
@@ -81,8 +82,10 @@ struct UserAttributeEndpoints {
         return .json(.object(response))
     }
 
-    /// Sets and removes attributes of a user with each line. The response has the numbers of imported lines and of
-    /// those that changed nothing, and the refused lines with the reasons.
+    // MARK: Import
+
+    /// Sets and removes attributes of a user with each line. The response has the number of imported lines, the number
+    /// of lines that changed nothing, and the refused lines with the reasons.
     func importLines(_ request: borrowing Request, _ call: Call) -> any BodyReceiver {
         let projects = projects
         return LineImport(call: call, options: services.options, tellsUnchanged: call.readsAttributes) {
@@ -93,6 +96,7 @@ struct UserAttributeEndpoints {
         }
     }
 
+    /// Parses a line: `{"user_id","attributes"?,"remove"?}`.
     private static func change(
         from line: UnsafeRawBufferPointer, _ schema: AttributeSchema
     ) throws(CoreError) -> AttributeChange {

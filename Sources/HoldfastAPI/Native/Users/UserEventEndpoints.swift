@@ -43,6 +43,8 @@ struct UserEventEndpoints {
             self.before = before
         }
 
+        /// Returns the page that was read.
+        ///
         /// - Parameters:
         ///   - found: up to `limit` + 1 events. The last one is not shown; it only shows that there is another page.
         ///   - isShown: whether the caller may see the event. A page may thus have fewer than `limit` events.

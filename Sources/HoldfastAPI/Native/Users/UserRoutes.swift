@@ -3,7 +3,9 @@ import HTTPServer
 extension NativeProtocol {
     /// The routes of profiles, logins, records of one user, and sticky values.
     static func users(_ loop: LoopServices) -> [APIRoute] {
-        let (services, session, projects) = (loop.services, loop.session, loop.projects)
+        let services = loop.services
+        let session = loop.session
+        let projects = loop.projects
         let merger = ProfileMerger(store: session, services: services)
         let profile = ProfileEndpoints(
             store: session, events: services.events,

@@ -6,7 +6,7 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/webhooks`: the receivers of events.
+/// `/v1/webhooks`: the receivers of events. The server sends changes in the audit log to them, signed with a secret.
 struct WebhookEndpoints {
     let services: Services
     let store: any StoreSession
@@ -14,6 +14,7 @@ struct WebhookEndpoints {
     /// How long a former secret also signs after a rotation.
     private static let rotationPeriod = TimeSpan.days(1)
 
+    /// Responds with the webhooks that the caller may use.
     func list(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let rules = services.webhookRules(for: call)
         let all = try await store.read(.webhooks).filter(rules.mayUse)
@@ -24,7 +25,8 @@ struct WebhookEndpoints {
         .json(describe(try await find(request, call)))
     }
 
-    /// Defines a webhook. Members that the body lacks keep their values. 201 with the secret if it is new.
+    /// Defines a webhook. Members that the body lacks keep their values. 201 with the secret if it is new. With
+    /// `?from=now` events from before the change are skipped.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try Self.key(request)
         let query = try request.query(knowing: ["from"])
@@ -33,12 +35,13 @@ struct WebhookEndpoints {
         }
         let content = request.withBody { Array($0) }
         let author = call.author(request)
-        let all = try await store.read(.webhooks)
-        let former = all.first { $0.key == key }
+        let webhooks = try await store.read(.webhooks)
+        let former = webhooks.first { $0.key == key }
         let rules = services.webhookRules(for: call)
         if let former { try rules.check(former) }
-        guard former != nil || all.count < Webhook.limit else { throw CoreError(webhooks: all.count) }
+        guard former != nil || webhooks.count < Webhook.limit else { throw CoreError(webhooks: webhooks.count) }
         let definition = try rules.definition(JSONInput.parse(content), key: key, replacing: former?.definition)
+        // Only a pause, or `from`, makes a difference without a change.
         if let former, former.definition == definition, former.state.pause == nil, query["from"] == nil {
             return .json(describe(former))
         }
@@ -49,6 +52,7 @@ struct WebhookEndpoints {
         return .json(.object(description), former == nil ? .created : .ok)
     }
 
+    /// Deletes a webhook.
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let author = call.author(request)
         let webhook = try await find(request, call)
@@ -91,12 +95,16 @@ struct WebhookEndpoints {
 
     // MARK: Reading
 
+    /// Returns the key in the path.
     private static func key(_ request: borrowing Request) throws(CoreError) -> String {
         let key = request.parameter(0) ?? ""
         try WebhookRules.check(key: key)
         return key
     }
 
+    /// Returns the webhook in the path.
+    ///
+    /// - Throws: 404 if there is none, 403 if the caller may not use it.
     private func find(_ request: borrowing Request, _ call: Call) async throws -> Webhook {
         let key = try Self.key(request)
         guard let webhook = try await store.read(.webhooks).first(where: { $0.key == key }) else {
@@ -110,6 +118,9 @@ struct WebhookEndpoints {
         try await store.read(.webhooks).first { $0.key == key }.flatMap { describe($0).object } ?? JSONObject()
     }
 
+    /// Stores a change, and wakes the sender.
+    ///
+    /// - Throws: 409 if somebody else has changed the webhook meanwhile.
     private func write(_ change: WebhookChange, by author: Author) async throws {
         guard try await store.write(.webhook(change, by: author)) else {
             throw CoreError(
@@ -121,16 +132,14 @@ struct WebhookEndpoints {
     // MARK: Describing
 
     private func describe(_ webhook: Webhook) -> JSONValue {
-        let (definition, state) = (webhook.definition, webhook.state)
+        let definition = webhook.definition
+        let state = webhook.state
         func time(_ moment: Instant?) -> JSONValue { moment.map { .string($0.rfc3339) } ?? .null }
-        let status =
-            !definition.isEnabled
-            ? "disabled" : state.pause != nil ? "paused" : state.failures > 0 ? "failing" : "active"
         var object = JSONObject()
         object["key"] = .string(webhook.key)
         Webhook.Definition.members.show(definition, in: &object)
         object["state"] = [
-            "status": .string(status), "reason": state.pause.map { .string($0) } ?? .null,
+            "status": .string(Self.status(of: webhook)), "reason": state.pause.map { .string($0) } ?? .null,
             "failures": .integer(state.failures), "failing_since": time(state.failingSince),
             "next_attempt_at": state.failures > 0 && state.pause == nil ? time(state.nextAttempt) : .null,
             "oldest_waiting_at": time(state.pendingSince),
@@ -138,10 +147,18 @@ struct WebhookEndpoints {
         ]
         return .object(object)
     }
+
+    private static func status(of webhook: Webhook) -> String {
+        if !webhook.definition.isEnabled { return "disabled" }
+        if webhook.state.pause != nil { return "paused" }
+        return webhook.state.failures > 0 ? "failing" : "active"
+    }
 }
 
 extension Services {
-    /// - Parameter sdkKey: a project that need not exist yet.
+    /// Returns the rules that a caller's webhooks must meet.
+    ///
+    /// - Parameter sdkKey: the key of a project that need not exist yet, because the same request makes it.
     func webhookRules(for call: Call, making sdkKey: String? = nil) -> WebhookRules {
         let projects = projects
         return WebhookRules(
@@ -153,6 +170,7 @@ extension Services {
 }
 
 extension Webhook.Delivery {
+    /// The outcome of an attempt to send an event, as responses show it.
     var description: JSONValue {
         [
             "id": .string(eventID), "type": .string(event), "attempted_at": .string(attemptedAt.rfc3339),
