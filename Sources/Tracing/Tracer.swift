@@ -1,4 +1,4 @@
-public import Dispatch
+import Dispatch
 internal import Synchronization
 
 /// Begins the spans of requests, and exports ended spans to an OpenTelemetry collector.

@@ -82,7 +82,7 @@ extension DecisionStep {
         json["step"] = .string(name)
         json["result"] = .string(result)
         switch self {
-        case .holdout(let holdout, let audience, let bucket, let variation):
+        case .holdout(let holdout, let audience, let bucket, _):
             json.describe(holdout)
             json["audience"] = audience.conditions
             if let bucket { json.describe(bucket) }

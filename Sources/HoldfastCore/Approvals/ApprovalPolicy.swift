@@ -61,6 +61,27 @@ public enum ApprovalPolicy: Sendable {
         return notes
     }
 
+    /// Checks that segments change running experiments of no other project: an approval is of one project, so whoever
+    /// gives it would not see them.
+    ///
+    /// - Parameter project: the project whose running experiments the change may need an approval for.
+    /// - Throws: 409 if they do.
+    public func expectNoOther(
+        than project: Project?, in projects: some Sequence<Project>, changing segments: [Segment]
+    ) throws(CoreError) {
+        if case .notNeeded = self { return }
+        guard !segments.isEmpty else { return }
+        let others = projects.filter { other in
+            other.sdkKey != project?.sdkKey && other.changesRunningExperiments(by: segments)
+        }
+        guard !others.isEmpty else { return }
+        let names = others.map { "'\($0.sdkKey)'" }.sorted().joined(separator: ", ")
+        throw CoreError(
+            .conflict,
+            "a change of segments must change running experiments of one project, because an approval is of one; it also "
+                + "changes those of \(names): let each project use a segment of its own")
+    }
+
     /// Checks that a change is exactly what was approved. If the definitions have changed since the proposal was made,
     /// the same request may change more.
     ///

@@ -24,6 +24,11 @@ extension Project {
         let comparison = DecisionComparison(from: self, to: compiled, segments)
         return running.filter(comparison.differs).map(\.key)
     }
+
+    /// Whether segments change the decisions of a running experiment.
+    public func changesRunningExperiments(by segments: [Segment]) -> Bool {
+        !runningExperiments(changedBy: compiled, segments).isEmpty
+    }
 }
 
 /// Compares everything on which the decisions of an experiment depend, before and after a change of definitions.

@@ -43,9 +43,13 @@ public final class KnownExposures: Sendable {
         mutating func rotate(at now: Instant, _ span: TimeSpan) {
             // After a long pause the recent generation has expired as well.
             if now >= rotation + span { recent.removeAll() }
+            endGeneration()
+            rotation = now + span
+        }
+
+        mutating func endGeneration() {
             swap(&recent, &former)
             recent.removeAll()
-            rotation = now + span
         }
     }
 
@@ -115,6 +119,8 @@ public final class KnownExposures: Sendable {
             for user in userHashes {
                 state.lastNumber += 1
                 state.recent.forgotten[user] = state.lastNumber
+                // Without new exposures nothing else ends a generation.
+                if state.recent.forgotten.count >= capacity { state.endGeneration() }
             }
         }
     }

@@ -1,4 +1,4 @@
-public import Bucketing
+import Bucketing
 import Definitions
 import JSON
 import Storage

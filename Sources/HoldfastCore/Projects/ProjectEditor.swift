@@ -233,6 +233,9 @@ public struct ProjectEditor: Sendable {
         let all =
             made + schema.webhooks.map(\.note)
             + schema.segments.map { AuditNote($0, replacing: project?.schema.segments[$0.name]?.conditions) }
+        try policy.expectNoOther(
+            than: project, in: catalog.snapshot().projects.values.filter { $0.sdkKey != edit.sdkKey },
+            changing: schema.segments)
         let notes = try policy.check(from: project, to: draft.compiled, changing: schema.segments, all)
             .prefix(made.count)
         guard draft.hasChanged else {

@@ -134,7 +134,8 @@ public struct AdaptiveResults: Sendable {
         of variations: [Identifier], _ counted: [Int64: [Identifier: Int]], _ allocations: [Int64: AllocationPeriod]
     ) -> [Double]? {
         var average: [Double]?
-        for (number, byVariation) in counted {
+        // In order, so that sums are rounded the same way each time.
+        for (number, byVariation) in counted.sorted(by: { $0.key < $1.key }) {
             let users = Double(variations.reduce(0) { $0 + max(0, byVariation[$1] ?? 0) })
             guard users > 0, let period = allocations[number],
                 let ratio = normalized(shares(of: variations, in: period))

@@ -176,7 +176,10 @@ public struct ExperimentResults: Sendable {
                     expectedShare: sampleRatio.expectedShares?[index], steps: steps[variation.id] ?? []))
         }
         variations = results
-        controlCheck = Self.controlCheck(results, measured?.definition, hasValues: hasValues) { users.data(of: $0) }
+        controlCheck = Self.controlCheck(results, measured?.definition, hasValues: hasValues) { id in
+            let index = experiment.variations.firstIndex { $0.id == id }
+            return users.data(of: id, index.flatMap { samples?[$0] })
+        }
     }
 
     /// The goal or the key of the metric that is compared.

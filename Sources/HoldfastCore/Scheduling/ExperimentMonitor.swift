@@ -3,6 +3,7 @@ import Chronology
 import Definitions
 import Dispatch
 import JSON
+import Logging
 public import Storage
 internal import Synchronization
 
@@ -108,7 +109,8 @@ public final class ExperimentMonitor: Sendable {
     /// The findings of the last look.
     public var findings: [Finding] { state.withLock(\.findings) }
 
-    /// Looks at all experiments now. If the store cannot be read, the former findings stay.
+    /// Looks at all experiments now. If the store cannot be read, the former findings stay. An experiment whose results cannot
+    /// be computed has no finding.
     public func look() async {
         let now = store.clock.now()
         let watched = watchedExperiments()
@@ -121,14 +123,26 @@ public final class ExperimentMonitor: Sendable {
             guard !timer.isClosed else { return }
             let project = subject.project
             let experiment = subject.experiment
-            // Most experiments of a long list have no users. A concluded one may have exposures without users.
-            let overview =
-                enrolled[experiment.id] == nil && !experiment.isConcluded
-                ? ExperimentOverview(withoutUsers: experiment, of: project)
-                : try? await catalog.inBackground { session in
-                    try await ExperimentOverview.read(experiment, of: project, at: now, session)
-                }
-            guard let overview else { return }
+            let overview: ExperimentOverview
+            do {
+                // Most experiments of a long list have no users. A concluded one may have exposures without users.
+                let hasUsers = enrolled[experiment.id] != nil || experiment.isConcluded
+                overview =
+                    hasUsers
+                    ? try await catalog.inBackground { session in
+                        try await ExperimentOverview.read(experiment, of: project, at: now, session)
+                    } : ExperimentOverview(withoutUsers: experiment, of: project)
+            } catch is StorageError {
+                return
+            } catch {
+                catalog.logger.warning(
+                    "an experiment cannot be looked at",
+                    metadata: [
+                        "sdk_key": "\(project.sdkKey)", "experiment": "\(experiment.key)",
+                        "error": "\((error as? CoreError)?.detail ?? "\(error)")",
+                    ])
+                continue
+            }
             let watch = overview.watch
             let place = Place(
                 sdkKey: project.sdkKey, experimentID: experiment.id, isConcluded: experiment.isConcluded)

@@ -29,6 +29,8 @@ struct RecordSplitter {
         case quoted
         /// After a quotation mark within quotes, which is either the closing one or the first of two.
         case quoteInQuotes
+        /// After the carriage return that follows a quoted field.
+        case lineEnd
         /// After a backslash.
         case escaped(inQuotes: Bool)
         /// The record is malformed; the rest of the line is skipped.
@@ -102,6 +104,8 @@ struct RecordSplitter {
         case .fieldStart, .plain: takePlain(byte, report)
         case .quoted: takeQuoted(byte)
         case .quoteInQuotes: takeAfterQuote(byte, report)
+        case .lineEnd where byte == 0x0A: endLine(report)
+        case .lineEnd: refuseAfterQuote()
         case .escaped(let inQuotes):
             field.append(byte)
             state = inQuotes ? .quoted : .plain
@@ -143,9 +147,13 @@ struct RecordSplitter {
         case delimiter: finishField()
         case 0x0A: endLine(report)
         // The CR of a line that ends with CR LF.
-        case 0x0D: break
-        default: refuse("a delimiter or the end of the line must follow a quoted field")
+        case 0x0D: state = .lineEnd
+        default: refuseAfterQuote()
         }
+    }
+
+    private mutating func refuseAfterQuote() {
+        refuse("a delimiter or the end of the line must follow a quoted field")
     }
 
     /// Marks the current record as malformed.

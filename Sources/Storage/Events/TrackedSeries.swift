@@ -67,7 +67,7 @@ public struct TrackedSeries: Sendable, Equatable {
         case .sum(_, let cap):
             [SeriesName(number: number, cap: cap, hasAttribute: covariateAttribute != nil).identifier]
         case .ratio: [SeriesName(number: number).identifier]
-        case .funnel(let goals): (1...goals.count).map { SeriesName(number: number, step: $0).identifier }
+        case .funnel(let goals): goals.indices.map { SeriesName(number: number, step: $0 + 1).identifier }
         case .breakdown, .periods: [SeriesName(number: number, isGroup: true).identifier]
         }
     }

@@ -1,4 +1,4 @@
-public import Bucketing
+import Bucketing
 import Chronology
 internal import Synchronization
 

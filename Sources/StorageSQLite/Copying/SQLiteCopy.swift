@@ -168,8 +168,9 @@ public final class SQLiteCopy: CopyTarget {
 
     /// Runs a write transaction, which counts as a commit of Holdfast.
     private func transaction(_ body: () throws(SQLiteError) -> Void) throws(SQLiteError) {
-        try connection.execute("BEGIN IMMEDIATE; UPDATE counters SET commits = commits + 1")
+        try connection.execute("BEGIN IMMEDIATE")
         do throws(SQLiteError) {
+            try connection.execute("UPDATE counters SET commits = commits + 1")
             try body()
             try connection.execute("COMMIT")
         } catch {

@@ -41,23 +41,40 @@ struct DatafileSource {
     /// - Returns: the SDK keys of the projects.
     /// - Throws: ``ConfigurationError`` with the faults of a file, ``Failure`` if the store fails.
     func load(into catalog: ProjectCatalog, sharing: SharePolicy) throws -> [String] {
-        var loaded: [String] = []
-        for file in try ConfigurationError.wrapping({ try files() }) {
-            let content = try ConfigurationError.wrapping { try Self.read(file) }
-            do throws(DatafileLoadError) {
-                let name = file.deletingPathExtension().lastPathComponent
-                let sdkKey = try catalog.load(content, named: name, sharing: sharing)
-                guard !loaded.contains(sdkKey) else {
-                    throw DatafileLoadError("it has the SDK key '\(sdkKey)' of another one")
-                }
-                loaded.append(sdkKey)
-            } catch {
-                let failure = Failure("the datafile \(file.path) is not usable: \(error)")
-                if error.isOfStore { throw failure }
-                throw ConfigurationError(reason: failure)
+        let files = try ConfigurationError.wrapping { try files().map { (url: $0, content: try Self.read($0)) } }
+        if files.count > 1 { try Self.expectDifferentKeys(files) }
+        return try files.map { file in
+            try Self.usable(file.url) { name throws(DatafileLoadError) in
+                try catalog.load(file.content, named: name, sharing: sharing)
             }
         }
-        return loaded
+    }
+
+    /// Checks all datafiles before the first one is stored.
+    private static func expectDifferentKeys(_ files: [(url: URL, content: [UInt8])]) throws {
+        var known: Set<String> = []
+        for file in files {
+            try usable(file.url) { name throws(DatafileLoadError) in
+                let sdkKey = try DatafileSummary(checking: file.content).sdkKey ?? name
+                guard known.insert(sdkKey).inserted else {
+                    throw DatafileLoadError("it has the SDK key '\(sdkKey)' of another one")
+                }
+            }
+        }
+    }
+
+    /// - Parameter work: gets the name of the file without its extension.
+    /// - Throws: ``ConfigurationError`` with the file if the work finds a fault, ``Failure`` if the store fails.
+    private static func usable<Value>(
+        _ file: URL, _ work: (String) throws(DatafileLoadError) -> Value
+    ) throws -> Value {
+        do throws(DatafileLoadError) {
+            return try work(file.deletingPathExtension().lastPathComponent)
+        } catch {
+            let failure = Failure("the datafile \(file.path) is not usable: \(error)")
+            if error.isOfStore { throw failure }
+            throw ConfigurationError(reason: failure)
+        }
     }
 
     /// Returns the files that the path names, in the order of their names.

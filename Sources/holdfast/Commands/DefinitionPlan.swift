@@ -73,12 +73,9 @@ struct DefinitionPlan {
                 text += "\(Self.text(member["before"])) -> \(Self.text(member["after"]))\n"
             }
         }
-        text += "\n\(counts[.create] ?? 0) to create, \(counts[.change] ?? 0) to change, "
-        text += "\(counts[.remove] ?? 0) to remove\n"
-        if isDone {
-            text = text.replacing("to create", with: "created").replacing("to change", with: "changed")
-                .replacing("to remove", with: "removed")
-        }
+        let words = isDone ? ["created", "changed", "removed"] : ["to create", "to change", "to remove"]
+        let sums = zip([Action.create, .change, .remove], words).map { "\(counts[$0] ?? 0) \($1)" }
+        text += "\n\(sums.joined(separator: ", "))\n"
         return text + (isDone ? "" : movesText + newIDsText + approvalText)
     }
 

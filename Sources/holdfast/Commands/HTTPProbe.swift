@@ -33,6 +33,7 @@ struct HTTPProbe {
         var rest = (Array(head.utf8) + (body ?? []))[...]
         while !rest.isEmpty {
             let count = rest.withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+            if count < 0, errno == EINTR { continue }
             guard count > 0 else { throw Self.failure("send") }
             rest = rest.dropFirst(count)
         }
@@ -58,7 +59,12 @@ struct HTTPProbe {
             next = address.ai_next
             let descriptor = socket(address.ai_family, address.ai_socktype, address.ai_protocol)
             guard descriptor >= 0 else { throw Self.failure("socket") }
-            try limit(descriptor, until: deadline)
+            do throws(Failure) {
+                try limit(descriptor, until: deadline)
+            } catch {
+                close(descriptor)
+                throw error
+            }
             if Glibc.connect(descriptor, address.ai_addr, address.ai_addrlen) == 0 { return descriptor }
             last = Self.failure("connect")
             close(descriptor)
@@ -88,6 +94,7 @@ struct HTTPProbe {
             try limit(descriptor, until: deadline)
             let count = recv(descriptor, &buffer, buffer.count, 0)
             if count == 0 { break }
+            if count < 0, errno == EINTR { continue }
             guard count > 0 else { throw Self.failure("recv") }
             response += buffer[..<count]
         }

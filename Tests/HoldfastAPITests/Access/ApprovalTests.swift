@@ -242,6 +242,38 @@ import Testing
         #expect(try ask("GET", "/v1/audit?action=proposal.reject")["entries"].array?.count == 1)
     }
 
+    @Test func `A segment that running experiments of two projects use is refused, because an approval is of one`()
+        throws
+    {
+        #expect(try ask("PUT", "/v1/projects/other").status == 201)
+        let other = ["X-Optimizely-SDK-Key: other"]
+        let body = #"{"variations":["a","b"],"audience":{"segment":"gold"},"status":"draft"}"#
+        #expect(try ask("PUT", "/v1/experiments/theirs", body, fields: other).status == 201)
+        let edits: [(String, String, [String])] = [
+            ("/v1/segments/gold", Self.gold("silver"), []),
+            (
+                "/v1/definitions",
+                #"{"segments":[{"name":"gold","conditions":{"type":"custom_attribute","name":"plan","value":"x"}}]}"#,
+                []
+            ),
+        ]
+        // A draft has no users.
+        for (target, body, fields) in edits { #expect(try ask("PUT", target, body, fields: fields).status == 202) }
+        let start = try ask("PUT", "/v1/experiments/theirs", #"{"status":"running"}"#, fields: other)
+        #expect(start.status == 200, "\(start.text)")
+        for (target, body, fields) in edits {
+            let refused = try ask("PUT", target, body, fields: fields)
+            #expect(refused.status == 409, "\(refused.text)")
+            #expect(refused["detail"].string?.contains("one project") == true, "\(refused.text)")
+        }
+        // The proposals from before must not change what runs now.
+        for proposal in try ask("GET", "/v1/proposals")["proposals"].array ?? [] {
+            let id = try #require(proposal["id"].string)
+            #expect(try ask("POST", "/v1/proposals/\(id)/approve", by: Self.bob).status == 409)
+        }
+        #expect(try ask("GET", "/v1/segments/gold")["conditions"]["value"] == "gold")
+    }
+
     /// Every request that stops what runs and changes nothing else.
     private static let stops: [Sent] = [
         ("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#),

@@ -221,6 +221,18 @@ import Testing
         #expect(insert("u", at: 180_003))
     }
 
+    @Test func `Forgotten users end a generation as exposures do`() {
+        let known = KnownExposures(capacity: 100)
+        func isKnown(_ user: Identifier) -> Bool { known.insert(user, "e", "a", isChosen: false, at: 0).isKnown }
+        #expect(!isKnown("u"))
+        known.forget(1...99)
+        #expect(isKnown("u"))
+        known.forget(100...199)
+        #expect(isKnown("u"))
+        known.forget(200...299)
+        #expect(!isKnown("u"))
+    }
+
     @Test func `An exposure that was not stored is new again, and the others stay known`() {
         let known = KnownExposures(capacity: 100)
         func insert(_ user: Identifier, at now: Instant) -> (isKnown: Bool, key: Int) {
