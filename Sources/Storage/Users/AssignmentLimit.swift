@@ -1,4 +1,4 @@
-import Bucketing
+package import Bucketing
 import Chronology
 internal import Synchronization
 
