@@ -1,4 +1,4 @@
-import Bucketing
+public import Bucketing
 import Definitions
 import JSON
 import Storage
