@@ -44,7 +44,7 @@ struct DatafileSource {
         let files = try ConfigurationError.wrapping { try files().map { (url: $0, content: try Self.read($0)) } }
         if files.count > 1 { try Self.expectDifferentKeys(files) }
         return try files.map { file in
-            try Self.usable(file.url) { name throws(DatafileLoadError) in
+            try Self.usable(file.url) { name throws(DatafileLoadError) -> String in
                 try catalog.load(file.content, named: name, sharing: sharing)
             }
         }
@@ -54,7 +54,7 @@ struct DatafileSource {
     private static func expectDifferentKeys(_ files: [(url: URL, content: [UInt8])]) throws {
         var known: Set<String> = []
         for file in files {
-            try usable(file.url) { name throws(DatafileLoadError) in
+            try usable(file.url) { name throws(DatafileLoadError) -> Void in
                 let sdkKey = try DatafileSummary(checking: file.content).sdkKey ?? name
                 guard known.insert(sdkKey).inserted else {
                     throw DatafileLoadError("it has the SDK key '\(sdkKey)' of another one")
