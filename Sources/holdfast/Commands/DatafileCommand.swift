@@ -41,13 +41,18 @@ struct DatafileSource {
     /// - Returns: the SDK keys of the projects.
     /// - Throws: ``ConfigurationError`` with the faults of a file, ``Failure`` if the store fails.
     func load(into catalog: ProjectCatalog, sharing: SharePolicy) throws -> [String] {
-        let files = try ConfigurationError.wrapping { try files().map { (url: $0, content: try Self.read($0)) } }
+        let files: [(url: URL, content: [UInt8])] = try ConfigurationError.wrapping {
+            try self.files().map { (url: $0, content: try Self.read($0)) }
+        }
         if files.count > 1 { try Self.expectDifferentKeys(files) }
-        return try files.map { file in
-            try Self.usable(file.url) { name throws(DatafileLoadError) -> String in
+        var sdkKeys: [String] = []
+        for file in files {
+            let sdkKey: String = try Self.usable(file.url) { name throws(DatafileLoadError) in
                 try catalog.load(file.content, named: name, sharing: sharing)
             }
+            sdkKeys.append(sdkKey)
         }
+        return sdkKeys
     }
 
     /// Checks all datafiles before the first one is stored.
