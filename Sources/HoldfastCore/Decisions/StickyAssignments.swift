@@ -31,7 +31,7 @@ public struct StickyAssignments: StoredAssignments {
         forcedVariations = project.forcedVariations.isEmpty ? nil : project.forcedVariations[userID]
     }
 
-    /// Creates the assignments of one of many users who are counted, without an index, because each is used once.
+    /// Creates the assignments of one of many users who are counted, without an index.
     ///
     /// - Parameter forced: the ids of forced variations, by experiment id.
     init(_ profile: ProfileRecord, forced: [Identifier: Identifier]?, attributes: StoredAttributes?) {

@@ -46,7 +46,8 @@ public enum EventAmount {
         return value
     }
 
-    /// The maximum length of a number as text, in bytes. It bounds the time of parsing; no usable number is longer.
+    /// The maximum length of a number as text, in bytes. It bounds the time of parsing. The shortest text of any
+    /// `Double` has less than half this length.
     private static let longestNumber = 64
 
     /// The amount in the reserved tags of Optimizely's SDKs: `value`, or else `revenue`.

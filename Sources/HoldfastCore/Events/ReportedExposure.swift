@@ -72,8 +72,8 @@ public struct ReportedExposure {
         }
     }
 
-    /// The reported key of the experiment; `nil` if it cannot be stored. The event is then stored with the id instead,
-    /// because the key is for people only.
+    /// The reported key of the experiment; `nil` if the key cannot be stored. The exposure is then stored with the id
+    /// in place of the key, so that it is not lost.
     private var usableExperimentKey: Identifier? {
         guard let experimentKey, EventInput.isName(experimentKey.string, limit: EventInput.referenceLimit) else {
             return nil

@@ -4,7 +4,7 @@ public import JSON
 /// Parses the JSON texts that callers send. An object with two equal keys is refused, because some parsers use the
 /// first value and others the last.
 public enum JSONInput {
-    /// The maximum depth bounds the stack that parsing needs.
+    /// More than 64 nested arrays and objects are refused.
     private static let parser = JSONParser(maximumDepth: 64, duplicateKeys: .refused)
 
     /// Parses JSON.

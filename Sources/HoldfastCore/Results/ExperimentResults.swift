@@ -6,13 +6,14 @@ public import Storage
 
 /// The results of an experiment for one goal or metric: each variation compared with the baseline.
 ///
-/// They are computed from tallies, which the store keeps by variation and day of enrollment:
+/// The results are computed from tallies, which the store keeps by variation and day of enrollment:
 /// 1. The query restricts the days of enrollment (``ResultsQuery/enrolledOn``), and excludes users whose time window
 ///    has not ended (``enrolledUntil``).
 /// 2. The split of the users is compared with the traffic allocation (``sampleRatio``). This also determines the ranges
 ///    of days in which the ratio of the variations did not change.
 /// 3. Each variation is compared with the baseline within each of these ranges, and the differences are combined
-///    (``VariationData``). A bandit changes the ratio all the time, so its users are weighted instead (``adaptive``).
+///    (``VariationData``). A bandit changes the ratio all the time, so the users of its experiment are weighted instead
+///    (``adaptive``).
 ///
 /// ``Warning`` and ``verdict`` interpret the results.
 public struct ExperimentResults: Sendable {
@@ -47,7 +48,7 @@ public struct ExperimentResults: Sendable {
         public var estimate: Estimate
     }
 
-    /// A variation that was removed from the experiment. Its users are excluded unless it is added again.
+    /// A variation that was removed from the experiment. Its users are excluded, unless the variation is added again.
     public struct RemovedVariation: Sendable {
         public var id: Identifier
         /// The key of the variation; `nil` if the datafile does not have it.
@@ -86,7 +87,7 @@ public struct ExperimentResults: Sendable {
     /// When the totals were frozen by a conclusion; `nil` for current totals.
     public let frozenAt: Instant?
     public let query: ResultsQuery
-    /// The metric that is compared; `nil` if a goal is.
+    /// The metric that is compared; `nil` if a goal is compared.
     public let measured: MeasuredMetric?
     /// The experiment's variations in their order.
     public let variations: [VariationResult]
@@ -98,8 +99,8 @@ public struct ExperimentResults: Sendable {
     public let enrollment: EnrollmentRate
     /// The A/A test; `nil` unless the experiment has both `control` and `control-check`.
     public let controlCheck: ControlCheck?
-    /// The last UTC day of enrollment whose users count, if the metric requires a complete time window; `nil` if all
-    /// users count.
+    /// The last UTC day of enrollment whose users count. Users who were enrolled later are excluded because their time
+    /// window has not ended. `nil` if all users count.
     public let enrolledUntil: Int64?
     /// Other goals that exposed users reached; empty unless nobody reached the requested goal.
     public let otherGoals: [Identifier]
@@ -109,14 +110,16 @@ public struct ExperimentResults: Sendable {
     public let adaptive: AdaptiveResults?
     /// The results by the values of an attribute; `nil` if they were not requested.
     public internal(set) var breakdown: BreakdownResults?
-    /// The totals of single users; `nil` if few users cannot have most of the sum.
+    /// The totals of single users; `nil` if a few users cannot have most of the sum.
     var userTotals: UserTotals?
 
     /// - Parameters:
-    ///   - measured: the metric to compare, whose tally is `tally`; `nil` to compare a goal.
-    ///   - periods: `tally` by allocation periods, for the weights of an experiment with a bandit.
+    ///   - tally: the tally of the goal or the metric.
+    ///   - measured: the metric to compare; `nil` to compare a goal.
+    ///   - periods: the parts of `tally` by allocation period, for an experiment with a bandit.
+    ///   - otherGoals: other goals that exposed users reached, for a warning.
     ///   - formerKeys: the keys of former variations of the experiment, by id.
-    ///   - frozenAt: when the totals were frozen; `nil` for current totals.
+    ///   - frozenAt: the time at which the totals were frozen; `nil` for current totals.
     ///   - now: the time of the query.
     /// - Throws: 422 if the baseline does not exist.
     public init(
@@ -185,7 +188,7 @@ public struct ExperimentResults: Sendable {
     /// The goal or the key of the metric that is compared.
     public var subject: Identifier { query.goal ?? measured?.definition.key ?? "" }
 
-    /// Returns the estimate for the verdict: that of the metric, or of the statistic of the goal that the query names.
+    /// Returns the estimate for the verdict: of the metric, or of the statistic of the goal that the query names.
     public func estimate(of variation: VariationResult) -> Estimate? {
         guard measured == nil else { return variation.metric }
         return query.metric == .conversion ? variation.conversion : variation.value
@@ -210,7 +213,7 @@ public struct ExperimentResults: Sendable {
 
     // MARK: Users who count
 
-    /// The restriction of an experiment's users by their days of enrollment.
+    /// Selects the users who count by their days of enrollment.
     private struct UserSelection {
         /// The days that the query requests; `nil` for all.
         let enrolledOn: ClosedRange<Int64>?
@@ -235,7 +238,7 @@ public struct ExperimentResults: Sendable {
     /// did not change.
     private struct UsersByVariation {
         private let tallies: [Identifier: VariationTally]
-        /// The tallies by range; empty if there is only one range.
+        /// The tallies of each range, by variation; empty if there is only one range.
         private let parts: [Identifier: [VariationTally]]
 
         init(_ tally: ExperimentTally, by ranges: [ClosedRange<Int64>]) {
@@ -297,7 +300,11 @@ public struct ExperimentResults: Sendable {
         }
     }
 
-    /// Returns the steps of a funnel for each variation.
+    /// Returns the steps of a funnel for each variation; none for any other metric.
+    ///
+    /// - Parameters:
+    ///   - counted: returns a tally without the users who do not count.
+    ///   - ranges: the ranges of days within which variations are compared.
     private static func steps(
         _ measured: MeasuredMetric?, _ counted: (ExperimentTally) -> ExperimentTally, of experiment: Experiment,
         against baselineID: Identifier, by ranges: [ClosedRange<Int64>], _ query: ResultsQuery
@@ -338,6 +345,8 @@ public struct ExperimentResults: Sendable {
     }
 
     /// Returns the A/A test; `nil` unless the experiment has both `control` and `control-check`.
+    ///
+    /// - Parameter data: returns the samples of a variation.
     private static func controlCheck(
         _ variations: [VariationResult], _ definition: MetricDefinition?, hasValues: Bool,
         _ data: (Identifier) -> VariationData
