@@ -149,20 +149,19 @@ public struct ExperimentResults: Sendable {
 
         let counted = selection.counted(tally)
         let currentIDs = Set(experiment.variations.map(\.id))
-        let variationTallies = counted.variations
-        removedVariations =
-            variationTallies
-            .filter { !currentIDs.contains($0.variationID) && $0.users != UserCounts() }
+        let allTallies = counted.variations
+        let currentTallies = allTallies.filter { currentIDs.contains($0.variationID) }
+        let removedTallies = allTallies.filter { !currentIDs.contains($0.variationID) }
+        removedVariations = removedTallies.filter { $0.users != UserCounts() }
             .map { RemovedVariation(id: $0.variationID, key: formerKeys[$0.variationID], users: $0.users) }
         days = counted.days.map { day in
             ExperimentTally.Day(
                 day: day.day, variations: day.variations.filter { currentIDs.contains($0.variationID) })
         }
 
+        // A bandit's users are weighted, so they are not divided by ranges of days.
         let users = UsersByVariation(counted, by: adaptive == nil ? sampleRatio.daysByRatio : [])
-        let hasValues =
-            measured == nil
-            && variationTallies.contains { currentIDs.contains($0.variationID) && $0.goal.hasValues }
+        let hasValues = measured == nil && currentTallies.contains { $0.goal.hasValues }
         let samples = adaptive?.samples
         let baselineIndex = experiment.variations.firstIndex { $0.id == baseline.id }
         let comparer = VariationComparer(
@@ -247,8 +246,8 @@ public struct ExperimentResults: Sendable {
             for (index, range) in ranges.enumerated() where ranges.count > 1 {
                 for part in tally.enrolled(on: range).variations {
                     let id = part.variationID
-                    let none = VariationTally(variationID: id)
-                    parts[id, default: ranges.map { _ in none }][index] = part
+                    let empty = VariationTally(variationID: id)
+                    parts[id, default: ranges.map { _ in empty }][index] = part
                 }
             }
             self.parts = parts
@@ -256,6 +255,9 @@ public struct ExperimentResults: Sendable {
 
         func tally(of id: Identifier) -> VariationTally { tallies[id] ?? VariationTally(variationID: id) }
 
+        /// Returns the samples of a variation.
+        ///
+        /// - Parameter adaptive: the weighted samples, if the experiment has a bandit.
         func data(of id: Identifier, _ adaptive: AdaptiveResults.Samples? = nil) -> VariationData {
             VariationData(tally(of: id), parts[id], adaptive)
         }
@@ -275,6 +277,8 @@ public struct ExperimentResults: Sendable {
         let enrollment: EnrollmentRate
         let query: ResultsQuery
 
+        /// Returns the estimates of a variation, compared with the baseline.
+        ///
         /// - Parameters:
         ///   - adaptive: the weighted samples of the variation, if the experiment has a bandit.
         ///   - weight: the variation's share of the current traffic.

@@ -107,51 +107,50 @@ public struct Verdict: Sendable {
         invalid: [String] = [], unready: [String] = []
     ) {
         let findings = Self.findings(comparisons, alpha: alpha)
-        self.findings = findings
-        let sentences = VerdictSentences(
-            comparisons: comparisons, findings: findings, names: names, baseline: baseline,
-            namesMetrics: subject == nil)
-        if !invalid.isEmpty {
-            decision = .invalid
-            winner = nil
-            reasons = invalid
+        guard invalid.isEmpty else {
+            self.init(.invalid, because: invalid, findings)
             return
         }
-        if !unready.isEmpty {
-            decision = .continue
-            winner = nil
-            reasons = unready
+        guard unready.isEmpty else {
+            self.init(.continue, because: unready, findings)
             return
         }
         guard comparisons.contains(where: { $0.role == .primary }) else {
-            decision = .continue
-            winner = nil
-            reasons = [
+            let reason =
                 subject.map { "no variation has a \($0) that can be compared with that of '\(names[baseline])' yet" }
-                    ?? "the plan has no primary metric that could be improved"
-            ]
+                ?? "the plan has no primary metric that could be improved"
+            self.init(.continue, because: [reason], findings)
             return
         }
+        let sentences = VerdictSentences(
+            comparisons: comparisons, findings: findings, names: names, baseline: baseline,
+            namesMetrics: subject == nil)
         let variations = names.indices.filter { $0 != baseline }
-        let shippable = variations.filter { Self.isShippable($0, findings) }
-        // The winner is the shippable variation that improves the most important metric most.
-        let best = shippable.max { left, right in
-            Self.gains(of: left, comparisons, findings).lexicographicallyPrecedes(
-                Self.gains(of: right, comparisons, findings))
-        }
-        if let best {
-            decision = .ship
-            winner = best
-            reasons =
-                sentences.certain(of: best) + variations.filter { $0 != best }.flatMap { sentences.certain(of: $0) }
+        if let winner = Self.winner(of: variations, comparisons, findings) {
+            // The sentences about the winner come first.
+            let ordered = [winner] + variations.filter { $0 != winner }
+            self.init(.ship, winner: winner, because: ordered.flatMap { sentences.certain(of: $0) }, findings)
         } else if !variations.isEmpty, variations.allSatisfy({ Self.isRuledOut($0, findings) }) {
-            decision = .stop
-            winner = nil
-            reasons = variations.flatMap { sentences.against($0) }
+            self.init(.stop, because: variations.flatMap { sentences.against($0) }, findings)
         } else {
-            decision = .continue
-            winner = nil
-            reasons = variations.flatMap { sentences.certain(of: $0) + sentences.uncertain(of: $0) }
+            let reasons = variations.flatMap { sentences.certain(of: $0) + sentences.uncertain(of: $0) }
+            self.init(.continue, because: reasons, findings)
+        }
+    }
+
+    private init(_ decision: Decision, winner: Int? = nil, because reasons: [String], _ findings: [Finding]) {
+        self.decision = decision
+        self.winner = winner
+        self.reasons = reasons
+        self.findings = findings
+    }
+
+    /// Returns the shippable variation that improves the most important metric most; `nil` if none is shippable.
+    private static func winner(
+        of variations: [Int], _ comparisons: [Comparison], _ findings: [Finding]
+    ) -> Int? {
+        variations.filter { isShippable($0, findings) }.max { left, right in
+            gains(of: left, comparisons, findings).lexicographicallyPrecedes(gains(of: right, comparisons, findings))
         }
     }
 
