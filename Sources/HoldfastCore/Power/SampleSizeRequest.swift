@@ -138,7 +138,7 @@ public struct SampleSizeRequest: Sendable {
         return found
     }
 
-    /// Checks the baseline of the request. That of a rate is a mean between 0 and 1; that of any other metric is a mean
+    /// Checks the baseline of the request. A rate requires a mean between 0 and 1. Any other metric requires a mean
     /// other than 0 and a standard deviation.
     ///
     /// - Throws: 422 if the metric cannot have the baseline.

@@ -169,14 +169,8 @@ public struct ExperimentResults: Sendable {
             definition: measured?.definition, hasValues: hasValues, users: users, enrollment: enrollment, query: query)
         let steps = Self.steps(
             measured, selection.counted, of: experiment, against: baseline.id, by: sampleRatio.daysByRatio, query)
-        let weights = experiment.shares
-        var results: [VariationResult] = []
-        for (index, variation) in experiment.variations.enumerated() {
-            results.append(
-                comparer.result(
-                    of: variation, samples?[index], weight: weights[variation.id] ?? 0,
-                    expectedShare: sampleRatio.expectedShares?[index], steps: steps[variation.id] ?? []))
-        }
+        let results = comparer.results(
+            of: experiment, samples, expectedShares: sampleRatio.expectedShares, steps: steps)
         variations = results
         controlCheck = Self.controlCheck(results, measured?.definition, hasValues: hasValues) { id in
             let index = experiment.variations.firstIndex { $0.id == id }
@@ -265,7 +259,7 @@ public struct ExperimentResults: Sendable {
 
     // MARK: Comparisons
 
-    /// Compares variations with the baseline, one at a time.
+    /// Compares variations with the baseline.
     private struct VariationComparer {
         let baselineID: Identifier
         let baseline: VariationData
@@ -277,12 +271,30 @@ public struct ExperimentResults: Sendable {
         let enrollment: EnrollmentRate
         let query: ResultsQuery
 
+        /// Returns the estimates of all variations, in order.
+        ///
+        /// - Parameters:
+        ///   - samples: the weighted samples of the variations, if the experiment has a bandit.
+        ///   - expectedShares: the expected share of the users of each variation; `nil` if it is unknown.
+        ///   - steps: the steps of a funnel, by variation.
+        func results(
+            of experiment: Experiment, _ samples: [AdaptiveResults.Samples]?, expectedShares: [Double]?,
+            steps: [Identifier: [Step]]
+        ) -> [VariationResult] {
+            let weights = experiment.shares
+            return experiment.variations.enumerated().map { index, variation in
+                result(
+                    of: variation, samples?[index], weight: weights[variation.id] ?? 0,
+                    expectedShare: expectedShares?[index], steps: steps[variation.id] ?? [])
+            }
+        }
+
         /// Returns the estimates of a variation, compared with the baseline.
         ///
         /// - Parameters:
         ///   - adaptive: the weighted samples of the variation, if the experiment has a bandit.
-        ///   - weight: the variation's share of the current traffic.
-        func result(
+        ///   - weight: the variation's share of the current traffic, in hundredths of a percent.
+        private func result(
             of variation: Variation, _ adaptive: AdaptiveResults.Samples?, weight: Int, expectedShare: Double?,
             steps: [Step]
         ) -> VariationResult {

@@ -200,8 +200,8 @@ public final class ExperimentScheduler: Sendable {
         }
     }
 
-    /// Makes the change that is due by the newest definitions. There may be none: another process may have been
-    /// quicker, or a person may have changed the experiment.
+    /// Makes the change that is due by the newest definitions. Possibly no change is due any more, because another
+    /// process has made it, or a person has changed the experiment.
     ///
     /// - Parameter refusal: why the step of a ramp was not possible; the ramp is then held instead. `nil` to make the
     ///   due change.
