@@ -9,22 +9,23 @@ public struct DecisionQuery: Sendable {
     public enum Subject: Sendable {
         /// All flags, in the order of the datafile.
         case allFlags
-        /// The flags with these keys, in this order. Unknown ones are left out.
+        /// The flags with these keys, in this order. Unknown keys are left out.
         case flags([Identifier])
-        /// The flags whose keys are chosen from the datafile that decides.
+        /// The flags whose keys a function chooses from the datafile. The function may be called for several datafiles,
+        /// because a newer datafile may become active before the decisions are stored.
         case chosenFlags(@Sendable (Datafile) -> [Identifier])
-        /// The experiment with this key or id, unless a holdout keeps the user out.
+        /// The experiment with this key or id. A holdout may keep the user out.
         case experiment(Identifier)
-        /// The experiment with this id, for a user whom an SDK has already found to be in the experiment's audience and
-        /// traffic.
+        /// The experiment with this id. Audience, traffic and holdouts are not checked, because the SDK that sends the
+        /// request has checked them (``DecisionService/predict(_:for:stored:options:)``).
         case prediction(Identifier)
-        /// The flags and experiments that a function chooses from the datafile that decides. They are decided as by
-        /// `activate` of Optimizely's SDKs: holdouts do not keep the user out of experiments, and each experiment is an
-        /// exposure.
+        /// The flags and experiments that a function chooses from the datafile. They are decided as by `activate` of
+        /// Optimizely's SDKs: holdouts do not keep the user out of experiments, and each decision of an experiment is
+        /// an exposure.
         case activation(@Sendable (Datafile) -> [Activated])
 
-        /// Whether the caller evaluates certain flags or experiments now. Otherwise it requests decisions in advance,
-        /// and may never use them.
+        /// Whether the caller names the flags or experiments, and so evaluates them now. A query for all flags requests
+        /// decisions in advance, and the caller may never use them.
         var namesFlags: Bool {
             switch self {
             case .allFlags, .chosenFlags, .prediction: false
@@ -40,15 +41,15 @@ public struct DecisionQuery: Sendable {
     }
 
     public private(set) var user: User
-    /// The user's id before login, if known. Where the user has no assignment, the assignment of this profile counts,
-    /// and is stored for the user.
+    /// The user's id before login; `nil` if the request has none. For an experiment in which the user has no
+    /// assignment, the assignment of this id counts, and is stored for the user.
     public let anonymousID: Identifier?
     public let subject: Subject
     public let options: DecideOptions
-    /// Whether new assignments are stored; otherwise the decisions change no profile.
+    /// Whether new assignments are stored. Otherwise the decisions change no profile.
     public let storesAssignments: Bool
-    /// Whether the query fails if a read-only store refuses a new assignment. Otherwise the decision is used without
-    /// being stored; it stays the same as long as the datafile does.
+    /// Whether the query fails if a read-only store refuses a new assignment. Otherwise the decision is returned
+    /// without being stored. It then stays the same as long as the datafile stays the same.
     let requiresStorage: Bool
 
     /// - Parameter options: with ``DecideOptions/disableDecisionEvent``, exposures are not recorded.
@@ -64,9 +65,10 @@ public struct DecisionQuery: Sendable {
         self.requiresStorage = requiresStorage
     }
 
-    /// Returns the query with the attributes that may count in a project.
+    /// Returns the query without the attributes that are too long or too many for a project; see
+    /// ``ProfileInput/usable(_:in:at:)``.
     ///
-    /// - Parameter place: the place of the attributes in the body.
+    /// - Parameter place: the location of the attributes in the body, for errors.
     /// - Throws: 400 if an attribute that audiences use is too long, or if there are too many.
     public func usable(
         in project: Project, at place: @autoclosure () -> JSONPointer = ["attributes"]
@@ -82,14 +84,14 @@ public struct DecisionQuery: Sendable {
 
 /// The decisions for a ``DecisionQuery``.
 public struct Decisions: Sendable {
-    /// The project by which the decisions were made. It may be newer than the project of the query.
+    /// The project by which the decisions were made. Its datafile may be newer than that of the query's project.
     public let project: Project
     /// The decisions of flags, in the order of the query.
     public var flags: [Decision] = []
     /// The decisions of experiments, in the order of the query. Unknown ones are left out.
     public var experiments: [ExperimentDecision] = []
 
-    /// Adds a reason to the decisions that were made by any of these experiments.
+    /// Adds a reason to the decisions of these experiments, and to the decisions of flags that one of them made.
     mutating func add(_ reason: String, toExperiments ids: [Identifier]) {
         let keys = ids.compactMap { project.datafile.experiment(id: $0)?.key }
         for index in flags.indices where flags[index].ruleKey.map(keys.contains) ?? false {

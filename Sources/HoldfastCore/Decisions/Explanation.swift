@@ -35,19 +35,12 @@ extension StickyDecisionService {
             if let time {
                 try await projects.datafile(of: project, activeAt: time)
             } else {
-                ExplainedDatafile(
-                    version: project.version, revision: project.datafile.revision, isActive: true,
-                    datafile: project.datafile)
+                ExplainedDatafile(activeIn: project)
             }
-        guard let experiment = used.datafile.experiment(keyOrID: name) else {
-            throw CoreError(
-                .notFound,
-                "no experiment has the key or id '\(name)' in the datafile of version \(used.version)"
-                    + Spelling.hint(for: name, among: used.datafile.experiments.lazy.map(\.key)))
-        }
+        let experiment = try used.experiment(name)
         let record = try await completed { session.attributes(of: userID, $0) }
         let profile = try await completed { session.profile(of: userID, $0) }
-        // Finds out whether the profile has room for the experiment. The variation does not matter.
+        // Only the number of assignments decides whether the profile has room, so any variation will do.
         let candidate = ProfileChange.Candidate(experimentID: experiment.id, variationID: "")
         let stored = StickyAssignments(
             profile, userID, project, attributes: StoredAttributes(schema: project.schema, record: record),
@@ -66,6 +59,26 @@ struct ExplainedDatafile: Sendable {
     let revision: String
     let isActive: Bool
     let datafile: Datafile
+}
+
+extension ExplainedDatafile {
+    init(activeIn project: Project) {
+        self.init(
+            version: project.version, revision: project.datafile.revision, isActive: true, datafile: project.datafile)
+    }
+
+    /// Returns the experiment with a key or id.
+    ///
+    /// - Throws: 404 if there is none.
+    fileprivate func experiment(_ name: Identifier) throws(CoreError) -> Experiment {
+        guard let experiment = datafile.experiment(keyOrID: name) else {
+            throw CoreError(
+                .notFound,
+                "no experiment has the key or id '\(name)' in the datafile of version \(version)"
+                    + Spelling.hint(for: name, among: datafile.experiments.lazy.map(\.key)))
+        }
+        return experiment
+    }
 }
 
 extension ProjectView {

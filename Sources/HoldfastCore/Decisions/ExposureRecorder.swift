@@ -5,7 +5,7 @@ public import Storage
 
 /// Records the exposures that this server's decisions cause. Decisions do not wait until the exposures are stored.
 ///
-/// Results need only the first exposure of a user to a variation, so repeated ones are not sent to the store
+/// Results need only the first exposure of a user to a variation, so repeated exposures are not sent to the store
 /// (``KnownExposures``).
 public struct ExposureRecorder: Sendable {
     public let events: EventQueue
@@ -20,13 +20,13 @@ public struct ExposureRecorder: Sendable {
         self.clock = clock
     }
 
-    /// Queues an exposure for each impression of an experiment, unless it is known already.
+    /// Queues an exposure for each impression of an experiment, unless the exposure is known already.
     ///
     /// - Parameters:
-    ///   - enrolled: the experiments in which the decisions have just enrolled the user. Their exposures are recorded
-    ///     even if they seem known: then another process has erased or merged the user since.
-    ///   - enrolling: the experiments in which the exposures are to enroll the user, because the decisions could not
-    ///     store the assignments.
+    ///   - enrolled: the experiments in which the decisions have just enrolled the user. Their exposures are always
+    ///     recorded. If such an exposure is known although the user had no assignment, another process has erased or
+    ///     merged the user, and the exposure is no longer stored.
+    ///   - enrolling: the experiments whose assignments could not be stored. Their exposures enroll the user instead.
     func record(
         _ impressions: [Impression], of user: User, enrolledIn enrolled: some Sequence<Identifier>,
         enrolling: [Identifier] = [], in project: Project
@@ -38,13 +38,11 @@ public struct ExposureRecorder: Sendable {
         // Encoded at most once: a request may have a megabyte of attributes and a hundred impressions.
         lazy var attributes = user.attributes.isEmpty ? nil : EventDetail.encode(user.attributes)
         for impression in impressions {
-            // A delivery to everyone else, and a flag without a variation, have no experiment.
+            // The impression of a flag without a variation, or of a delivery outside of experiments, is no exposure.
             guard !impression.experimentID.string.isEmpty, !impression.variationID.string.isEmpty else { continue }
             let (isKnown, key) = known.insert(
                 user.id, impression.experimentID, impression.variationID, isChosen: impression.source.isChosen, at: now)
-            guard !isKnown || enrolled.contains(impression.experimentID) else {
-                continue
-            }
+            guard !isKnown || enrolled.contains(impression.experimentID) else { continue }
             keys.append(key)
             var exposure = Self.exposure(impression, of: user.id, attributes, project, now)
             if enrolling.contains(impression.experimentID) { exposure.enrollsWith = project.catalogVersion }

@@ -1,28 +1,27 @@
 public import Bucketing
 public import Chronology
-internal import Dispatch
 import Storage
 internal import Synchronization
 
 /// A cache of the exposures that this process recently sent to the store, so that repeated exposures cost the store no
 /// work.
 ///
-/// The cache may forget an exposure at any time; the exposure is then only sent again. It never reports an unsent
-/// exposure as known, except in a collision of 64-bit hashes.
+/// The cache may forget an exposure at any time. The exposure is then sent again, which does no harm. The cache never
+/// reports an unsent exposure as known, except if two 64-bit hashes collide.
 ///
-/// Only hashes are kept, in two generations. New exposures are added to the recent one; when it is full or too old, it
-/// becomes the former one, and the former one is dropped.
+/// Only hashes are kept, in two generations. New exposures are added to the recent generation. When the recent
+/// generation is full or too old, it replaces the former generation, and a new one begins.
 ///
-/// When a user is erased, or merged into another, the user's exposures are forgotten: in this process at once, in
-/// others by a ``RemovalWatch``. The hashes do not tell whose exposures they are, so they are not removed. Instead,
-/// each later exposure of the user gets another hash.
+/// When a user is erased or merged into another user, the user's exposures are forgotten: in this process at once, in
+/// other processes by a ``RemovalWatch``. A hash does not show whose exposure it is, so the hashes stay. Instead, each
+/// later exposure of the user gets another hash.
 public final class KnownExposures: Sendable {
     /// The exposures that were added in one period.
     private struct Generation {
         var exposures: Set<Int> = []
-        /// For each forgotten user, by the hash of the id: a number that is mixed into the hashes of later exposures,
-        /// so that earlier hashes no longer match. The number is kept at least as long as any exposure that was added
-        /// before it.
+        /// The forgotten users, by the hash of the id. The value is a number that is mixed into the hashes of the
+        /// user's later exposures, so that earlier hashes no longer match. It is kept in the recent generation, so it
+        /// lives at least as long as all exposures that were added before it.
         var forgotten: [Int64: Int] = [:]
 
         mutating func removeAll() {
@@ -34,12 +33,12 @@ public final class KnownExposures: Sendable {
     private struct State {
         var recent = Generation()
         var former = Generation()
-        /// When `recent` becomes `former`.
+        /// The time at which `recent` becomes `former`.
         var rotation = Instant.epoch
-        /// The last number of a forgotten user.
+        /// The number that the last forgotten user got; see ``Generation/forgotten``.
         var lastNumber = 0
 
-        /// Begins a new generation.
+        /// Begins a new generation, which lasts for `span`.
         mutating func rotate(at now: Instant, _ span: TimeSpan) {
             // After a long pause the recent generation has expired as well.
             if now >= rotation + span { recent.removeAll() }
@@ -47,6 +46,7 @@ public final class KnownExposures: Sendable {
             rotation = now + span
         }
 
+        /// Makes the recent generation the former one.
         mutating func endGeneration() {
             swap(&recent, &former)
             recent.removeAll()
@@ -54,7 +54,7 @@ public final class KnownExposures: Sendable {
     }
 
     private let state = Mutex(State())
-    /// The maximum number of exposures in one generation; two generations are kept.
+    /// The maximum number of exposures in one generation, and of forgotten users. Two generations are kept.
     private let capacity: Int
     /// The length of a generation. An exposure is remembered for one to two generations.
     private let generation: TimeSpan
@@ -64,21 +64,22 @@ public final class KnownExposures: Sendable {
         self.generation = generation
     }
 
-    /// Returns a larger cache for an edge, which sends unknown exposures over the network. A generation takes 8 MiB: a
-    /// set of 2^20 places, which is filled to three quarters.
+    /// Returns a larger cache for an edge, because an edge sends unknown exposures over the network. A generation takes
+    /// 8 MiB: the set has 2^20 slots of 8 bytes, and 3 · 2^18 exposures fill three quarters of them, the maximum load.
     public static func ofEdge() -> KnownExposures {
         KnownExposures(capacity: 3 << 18, generation: .hours(1))
     }
 
     /// Remembers an exposure.
     ///
-    /// - Returns: whether it was already known, and its key for ``remove(_:)``.
+    /// - Parameter isChosen: whether the variation was chosen for the user, which makes it a different exposure.
+    /// - Returns: whether the exposure was already known, and its key for ``remove(_:)``.
     public func insert(
         _ userID: Identifier, _ experimentID: Identifier, _ variationID: Identifier, isChosen: Bool, at now: Instant
     ) -> (isKnown: Bool, key: Int) {
         let exposure = Self.hash(userID, experimentID, variationID, isChosen: isChosen)
         return state.withLock { state in
-            // The second condition is true if the clock was set back; otherwise the generation would last too long.
+            // If the clock was set back, the end of the generation is too far ahead.
             if now >= state.rotation || now < state.rotation - generation
                 || state.recent.exposures.count >= capacity || state.recent.forgotten.count >= capacity
             {
@@ -93,8 +94,7 @@ public final class KnownExposures: Sendable {
         }
     }
 
-    /// Returns the hash of an exposure. The bytes between the ids separate them, so that "ab" and "c" differ from "a"
-    /// and "bc".
+    /// Returns the hash of an exposure. A byte separates the ids, so that "ab" and "c" differ from "a" and "bc".
     private static func hash(
         _ userID: Identifier, _ experimentID: Identifier, _ variationID: Identifier, isChosen: Bool
     ) -> Int {
@@ -108,7 +108,8 @@ public final class KnownExposures: Sendable {
         return hasher.finalize()
     }
 
-    /// Spreads the bits of a number, by the multiplication with an odd constant; 0 stays 0.
+    /// Spreads a small number over all bits of a hash, by multiplication with an odd constant (Fibonacci hashing). The
+    /// number 0, for users who were not forgotten, stays 0.
     private static func spread(_ number: Int) -> Int { number &* -0x61C8_8646_80B5_83EB }
 
     /// Forgets the exposures of users who were erased or merged.
@@ -119,65 +120,21 @@ public final class KnownExposures: Sendable {
             for user in userHashes {
                 state.lastNumber += 1
                 state.recent.forgotten[user] = state.lastNumber
-                // Without new exposures nothing else ends a generation.
+                // Only new exposures end a generation otherwise, and there may be none.
                 if state.recent.forgotten.count >= capacity { state.endGeneration() }
             }
         }
     }
 
-    /// Forgets exposures that were not stored, so that they are sent again. Stored exposures stay known, so repeated
-    /// attempts have fewer and fewer exposures to store.
+    /// Forgets exposures that were not stored, so that they are sent again.
+    ///
+    /// - Parameter keys: the keys that ``insert(_:_:_:isChosen:at:)`` has returned.
     public func remove(_ keys: some Sequence<Int>) {
         state.withLock { state in
             for key in keys {
                 state.recent.exposures.remove(key)
                 state.former.exposures.remove(key)
             }
-        }
-    }
-}
-
-/// Makes a process forget the exposures of users whom any process erases or merges into others.
-public final class RemovalWatch: Sendable {
-    private let known: KnownExposures
-    private let session: BackgroundSession
-    /// The state of the last read.
-    private let last = Mutex(Last())
-    private let timer = RepeatedTask(every: .milliseconds(250))
-
-    /// The position in the removals up to which they were read.
-    private struct Last {
-        var time: Int64 = 0
-        /// The removals of the last read. The next one may include some of them again.
-        var removals: Set<UserRemoval> = []
-
-        /// Returns the removals that were not read before.
-        mutating func take(_ read: [UserRemoval]) -> [UserRemoval] {
-            let new = read.filter { !removals.contains($0) }
-            removals = Set(read)
-            time = max(time, read.lazy.map(\.time).max() ?? time)
-            return new
-        }
-    }
-
-    /// Begins to read removals from the store, four times a second until the watch is released.
-    public init(_ catalog: ProjectCatalog, _ known: KnownExposures) {
-        self.known = known
-        session = catalog.updates
-        timer.start { [weak self] in await self?.update() }
-    }
-
-    /// Reads the newest removals, and forgets the exposures of these users.
-    private func update() async {
-        let time = last.withLock(\.time)
-        do throws(StorageError) {
-            let read = try await session.run { session throws(StorageError) in
-                try await session.read(.removals(after: time))
-            }
-            known.forget(last.withLock { $0.take(read) }.flatMap(\.userHashes))
-        } catch {
-            // After any other failure, the next read includes the removals that this one has missed.
-            if case .closed = error { timer.close() }
         }
     }
 }

@@ -3,14 +3,15 @@ import JSON
 public import Storage
 
 /// Makes sticky decisions for all protocols: reads the profile, decides, and stores new assignments before the
-/// response. Then it counts the decisions and records the exposures.
+/// response. Then the service counts the decisions and records the exposures.
 ///
-/// The service decides again if a decision is outdated when it is stored: if another server has assigned the user
-/// meanwhile, or if there is a newer datafile. If the datafile lacks the variation that a user has, the newest datafile
-/// is loaded before the variation counts as removed.
+/// The service decides again if a decision is outdated when it is stored: another server has assigned the user
+/// meanwhile, or there is a newer datafile. If the datafile lacks a user's stored variation, the service loads the
+/// newest datafile before it treats the variation as removed.
 ///
-/// Nearly all queries need a single attempt. ``decideAtOnce(_:in:_:)`` makes it without a task, and reports if this was
-/// not sufficient; ``decide(_:in:)`` then makes further attempts. Both use `attempt`.
+/// Nearly all queries need a single attempt. ``decideAtOnce(_:in:_:)`` makes the attempt without a task, and reports
+/// whether it was sufficient. If not, the caller uses ``decide(_:in:)``, which makes further attempts. Both use
+/// `attempt`.
 ///
 /// A service belongs to one event loop.
 public final class StickyDecisionService {
@@ -19,8 +20,8 @@ public final class StickyDecisionService {
     private let exposures: ExposureRecorder
     private let metrics: DecisionMetrics
     private let marks: EvaluationMarks
-    /// Whether the store is a copy. While its upstream is away, a copy may refuse changes as read-only. Users then get
-    /// decisions that are not stored, and their exposures enroll them later.
+    /// Whether the store is a copy, as on an edge. While its upstream does not respond, a copy may refuse changes as
+    /// read-only. Users then get decisions that are not stored, and their exposures enroll them later.
     private let isCopy: Bool
 
     /// The value of the session's ``Storage/StoreSession/projectNotices`` when the catalog was last read.
@@ -51,18 +52,20 @@ public final class StickyDecisionService {
         case failed(StorageError)
         /// There may be newer definitions.
         case outdated
-        /// Another server has assigned the user meanwhile, or the profile has no room for the `refused` experiments.
+        /// The assignments were not stored: another server has assigned the user meanwhile, or the profile has no room
+        /// for the `refused` experiments.
         case taken(refused: [Identifier])
     }
 
-    /// Decides in one attempt, if it suffices. Callbacks are used instead of a task, which would add a tenth to the
-    /// instructions of a decision.
+    /// Decides in one attempt, if one is sufficient. Callbacks are used instead of a task, which would add a tenth to
+    /// the instructions of a decision.
     ///
-    /// - Parameter completion: called on the event loop. If the outcome is neither decided nor failed, the caller must
-    ///   use ``decide(_:in:)``.
+    /// - Parameter completion: called on the event loop. If the outcome is neither ``Attempt/decided(_:)`` nor
+    ///   ``Attempt/failed(_:)``, the caller must use ``decide(_:in:)``.
     public func decideAtOnce(
         _ query: DecisionQuery, in project: Project, _ completion: @escaping (Attempt) -> Void
     ) {
+        // Other queries need the task: they read a second profile, attributes or the newest definitions, or nothing.
         guard query.anonymousID == nil, !query.user.isUnidentified, !Self.asksAttributes(query, project),
             !project.forcesVariations(on: query.user.id)
         else { return completion(.outdated) }
@@ -70,8 +73,8 @@ public final class StickyDecisionService {
             do throws(StorageError) {
                 let profile = try read.get()
                 guard session.projectNotices == readNotices else { return completion(.outdated) }
-                let known = project.schema.isEmpty ? nil : StoredAttributes(schema: project.schema, record: nil)
-                attempt(query, in: project, Stored(attributes: known, profile: profile), completion)
+                let attributes = project.schema.isEmpty ? nil : StoredAttributes(schema: project.schema, record: nil)
+                attempt(query, in: project, Stored(attributes: attributes, profile: profile), completion)
             } catch {
                 completion(.failed(error))
             }
@@ -81,11 +84,11 @@ public final class StickyDecisionService {
     /// Decides from stored records, and stores new assignments.
     ///
     /// - Parameters:
-    ///   - refused: the experiments that the profile has no room for.
-    ///   - isFirst: whether this is the first attempt. The datafile is then not known to be the newest, so an
-    ///     assignment to a variation that it lacks is reported as outdated.
-    ///   - isLast: whether the attempts to store assignments are used up, so that only decisions without new
-    ///     assignments succeed.
+    ///   - refused: the experiments for which the profile has no room.
+    ///   - isFirst: whether this is the first attempt. There may be a newer datafile, so a stored variation that this
+    ///     datafile lacks is reported as ``Attempt/outdated``.
+    ///   - isLast: whether the attempts to store assignments are used up. Decisions without new assignments still
+    ///     succeed; others fail.
     private func attempt(
         _ query: DecisionQuery, in project: Project, _ stored: Stored, refusing refused: Set<Identifier> = [],
         isFirst: Bool = true, isLast: Bool = false, _ completion: @escaping (Attempt) -> Void
@@ -107,11 +110,14 @@ public final class StickyDecisionService {
         }
     }
 
-    /// Decides, and stores new assignments.
+    /// Decides and stores new assignments, in as many attempts as are needed.
+    ///
+    /// - Throws: ``StorageError/staleDatafile`` if definitions change in each of ``attempts``, or the error of the
+    ///   store.
     public func decide(_ query: DecisionQuery, in project: Project) async throws(StorageError) -> Decisions {
         if query.user.isUnidentified { return decideWithoutUser(query, in: project) }
         var project = project
-        // Another process may have erased the user, and thereby the forced variation.
+        // Another process may have erased the user, which removes the forced variation.
         if project.forcesVariations(on: query.user.id) { project = try await newest(project) }
         // The experiments for which the user's profile had no room in an earlier attempt.
         var refused: Set<Identifier> = []
@@ -170,7 +176,7 @@ public final class StickyDecisionService {
         return stored
     }
 
-    /// Whether an audience uses an attribute that the request lacks, so that stored attributes must be read.
+    /// Whether an audience uses an attribute that the request lacks, so that the user's stored attributes are needed.
     private static func asksAttributes(_ query: DecisionQuery, _ project: Project) -> Bool {
         project.askedAttributes.contains { query.user.attributes[$0] == nil }
     }
@@ -186,8 +192,8 @@ public final class StickyDecisionService {
 
     /// Decides from stored records.
     ///
-    /// - Parameter refused: the experiments for which the profile has no room, as far as known. The store reports them
-    ///   when assignments are stored. For a query that stores nothing, this function finds them.
+    /// - Parameter refused: the experiments for which the store has reported that the profile has no room. A query that
+    ///   stores nothing gets no such report, so this function determines them by the store's rules and decides again.
     /// - Returns: the decisions, and the assignments to store.
     private func evaluate(
         _ query: DecisionQuery, _ project: Project, _ stored: Stored, refusing refused: Set<Identifier>
@@ -209,8 +215,8 @@ public final class StickyDecisionService {
     /// Counts the final decisions, and records the user's exposures.
     ///
     /// - Parameters:
-    ///   - stored: the assignments that this request has stored.
-    ///   - unstored: the assignments that could not be stored.
+    ///   - stored: the new assignments that were stored.
+    ///   - unstored: the new assignments that could not be stored.
     private func finish(
         _ query: DecisionQuery, _ result: DecisionResult<Decisions>, storing stored: [ProfileChange.Candidate] = [],
         notStoring unstored: [ProfileChange.Candidate] = []
@@ -239,8 +245,11 @@ public final class StickyDecisionService {
         return decisions
     }
 
-    /// Returns the assignments to store. If a new assignment would replace one to a variation that this datafile lacks,
-    /// but the datafile of another project has, the stored assignment stays, and the new one is not stored.
+    /// Returns the assignments to store.
+    ///
+    /// A new assignment may replace an assignment to a variation that this datafile lacks. If the datafile of another
+    /// project has that variation, the stored assignment is still in use there, so it stays, and the new assignment is
+    /// not stored.
     private func candidates(for assignments: [NewAssignment], in project: Project) -> [ProfileChange.Candidate] {
         assignments.compactMap { new in
             if let stale = new.staleVariationID,
@@ -259,7 +268,7 @@ public final class StickyDecisionService {
         candidates.allSatisfy { profile?.variationID(for: $0.experimentID) == $0.variationID }
     }
 
-    /// Reads the catalog again, and returns the current project.
+    /// Reads the catalog again, and returns the current state of a project.
     private func newest(_ former: Project) async throws(StorageError) -> Project {
         let notices = session.projectNotices
         try await projects.update()

@@ -4,27 +4,27 @@ internal import Dispatch
 public import Storage
 internal import Synchronization
 
-/// Records the last day on which each flag was evaluated and on which each experiment had an exposure, by variation.
-/// These days show which flags are no longer used.
+/// Records for each variation the last day on which its flag was evaluated, or its experiment had an exposure. These
+/// days show which flags are no longer used.
 ///
-/// Each process writes each use once a day, in the background. After a failure it tries again a minute later.
+/// Each process writes each use once a day, in the background. After a failure, it tries again a minute later.
 public final class UseRecorder: Sendable {
     private struct State {
         /// The subjects that were used today.
         var noted: Set<LastUse.Subject> = []
         /// The subjects that were used today and are not written yet.
         var waiting: Set<LastUse.Subject> = []
-        /// The catalog version at which the flags of each project were last recorded, by SDK key.
-        var projects: [String: Int64] = [:]
+        /// The catalog version of each project whose flags were last recorded, by SDK key.
+        var recordedVersions: [String: Int64] = [:]
     }
 
     private let store: any Store
     private let state = Mutex(State())
     private let timer = RepeatedTask(every: .seconds(60))
-    /// The UTC day, counted from 1970-01-01. It may be a minute behind.
+    /// The UTC day, counted from 1970-01-01. It is updated every minute, so it may be late by a minute.
     private let today: Atomic<Int64>
 
-    /// The maximum number of subjects that are recorded on a day.
+    /// The maximum number of subjects that are recorded on a day. It bounds the memory.
     private static let limit = 100_000
 
     public init(_ store: any Store) {
@@ -36,16 +36,16 @@ public final class UseRecorder: Sendable {
     public func start(_ catalog: ProjectCatalog) {
         timer.start { [weak self, weak catalog] in
             guard let self, let catalog else { return }
-            noteDay()
+            beginDay()
             try? await noteFlags(of: catalog)
             try? await write(catalog)
         }
     }
 
-    /// Writes the waiting subjects. Blocks until done.
+    /// Writes the waiting subjects, and ends the recording. Blocks until done.
     public func close() {
         timer.close()
-        guard let uses = take(), let session = try? BackgroundSession(store, label: "uses") else { return }
+        guard let uses = takeWaiting(), let session = try? BackgroundSession(store, label: "uses") else { return }
         try? session.wait { $0.write(.note(uses), $1) }
         session.close()
     }
@@ -82,37 +82,39 @@ public final class UseRecorder: Sendable {
         return stored + state.withLock { $0.noted }.filter { $0.sdkKey == sdkKey }.map { LastUse($0, day: day) }
     }
 
-    /// Begins a new day, if there is one: all subjects may be recorded again.
-    private func noteDay() {
+    /// Begins a new day if the UTC day has changed. All subjects are then recorded again.
+    private func beginDay() {
         let day = store.clock.now().day
         guard today.exchange(day, ordering: .relaxed) != day else { return }
         // Subjects that still wait are written with the new day.
         state.withLock { $0.noted = $0.waiting }
     }
 
-    /// Records the existence of flags that have not been recorded yet.
+    /// Records the day on which this server first saw each flag. A flag without an evaluation since that day is unused;
+    /// its use before that day is unknown.
     private func noteFlags(of catalog: ProjectCatalog) async throws {
         for project in catalog.snapshot().projects.values {
-            let version = project.catalogVersion
-            guard state.withLock({ $0.projects[project.sdkKey] }) != version else { continue }
             let sdkKey = project.sdkKey
+            let version = project.catalogVersion
+            guard state.withLock({ $0.recordedVersions[sdkKey] }) != version else { continue }
             let stored = try await catalog.inBackground { try await $0.read(.lastUses(sdkKey: sdkKey)) }
-            let known = Set(stored.filter { $0.subject.kind == .known }.map(\.subject.key))
-            for flag in project.datafile.flags where !known.contains(flag.key) {
+            let recordedKeys = Set(stored.filter { $0.subject.kind == .known }.map(\.subject.key))
+            for flag in project.datafile.flags where !recordedKeys.contains(flag.key) {
                 note(LastUse.Subject(sdkKey: sdkKey, .known, flag.key, variation: ""))
             }
-            state.withLock { $0.projects[sdkKey] = version }
+            state.withLock { $0.recordedVersions[sdkKey] = version }
         }
     }
 
     // MARK: Writing
 
     /// Removes and returns the uses that are not written yet; `nil` if there are none.
-    private func take() -> [LastUse]? {
+    private func takeWaiting() -> [LastUse]? {
         let day = currentDay
         let subjects = state.withLock { state in
-            defer { state.waiting = [] }
-            return state.waiting
+            let waiting = state.waiting
+            state.waiting = []
+            return waiting
         }
         // Sorted, so that two servers of a database lock rows in the same order.
         return subjects.isEmpty ? nil : subjects.sorted(by: <).map { LastUse($0, day: day) }
@@ -120,7 +122,7 @@ public final class UseRecorder: Sendable {
 
     /// Writes the waiting uses. If this fails, they wait for the next attempt.
     private func write(_ catalog: ProjectCatalog) async throws {
-        guard let uses = take() else { return }
+        guard let uses = takeWaiting() else { return }
         do {
             try await catalog.inBackground { try await $0.write(.note(uses)) }
         } catch {
@@ -137,8 +139,9 @@ extension LastUse.Subject: Comparable {
     }
 }
 
-/// The evaluations that one event loop has recorded today, so that a repeated evaluation costs only a look-up in a set.
-/// Only hashes are kept: if those of two pairs of flag and variation collide, only one pair is recorded.
+/// The evaluations that one event loop has recorded today. A repeated evaluation costs only a lookup in a set.
+///
+/// Only hashes are kept. If the hashes of two variations collide, only one of the variations is recorded.
 final class EvaluationMarks {
     private let recorder: UseRecorder
     private var day: Int64 = 0

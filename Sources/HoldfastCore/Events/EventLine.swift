@@ -3,8 +3,10 @@ import Chronology
 public import JSON
 public import Storage
 
-/// Writes stored events as JSON, for exports and the feed. A reader continues an export after the `cursor` of the last
-/// event. `detail` has what was recorded of an event besides the other members.
+/// Writes stored events as JSON, for exports and the feed.
+///
+/// In an export each event has a `cursor`. A client that requests the events after the last cursor gets the next ones.
+/// The member `detail` has the recorded details of the event, such as its tags, which have no member of their own.
 public enum EventLine {
     /// Writes an exposure.
     public static func append(_ stored: StoredExposure, to writer: inout JSONWriter) {

@@ -3,29 +3,29 @@ public import Dispatch
 public import Storage
 internal import Synchronization
 
-/// Passes events to the store. A transaction has many events, but not so many that other changes wait long.
+/// Passes events to the store, many in one transaction, but not so many that other changes wait long.
 ///
-/// There are two kinds of submissions, which differ when there is no room:
-/// - Exposures that decisions cause (``add(_:onFailure:)``). Requests do not wait for them. If the queue is full, they
-///   are dropped and counted; if the store is overloaded, they keep their place and are submitted again.
-/// - Events that clients send (``record(_:)``). They are acknowledged when they are durable. If the queue is full or
-///   the store is overloaded, they are refused at once.
+/// There are two kinds of submissions, which differ when the queue is full or the store is overloaded:
+/// - Exposures that decisions cause (``add(_:onFailure:)``). Requests do not wait for them. If the queue is full, these
+///   exposures are dropped and counted. If the store is overloaded, they are submitted again before later ones.
+/// - Events that clients send (``record(_:)``). They are acknowledged when they are durable. In both cases they are
+///   refused at once, so that the client tries again later.
 ///
-/// At most one transaction is in progress. `submit` begins one if there is none; its completion begins the next, as
-/// long as there are submissions.
+/// At most one transaction is in progress. ``submit(_:)`` begins a transaction if none is in progress. When the
+/// transaction ends, ``writeNext()`` begins the next one, as long as there are submissions.
 public final class EventQueue: Sendable {
-    /// Receives the outcome of each event of a submission, in their order.
+    /// Receives the outcomes of a submission: one for each event, in the order of the events.
     public typealias Completion = @Sendable (Result<[EventOutcome], StorageError>) -> Void
 
     /// Events that are stored together: all or none.
     private struct Submission {
         let events: [ReceivedEvent]
-        /// The approximate size in memory.
+        /// The approximate size in memory, in bytes.
         let bytes: Int
         /// Whether a request waits for the result.
         let isAwaited: Bool
         let completion: Completion
-        /// The approximate size without the events, including what the completion captures.
+        /// The approximate size without the events in bytes, including the values that the completion captures.
         private static let overhead = 512
 
         init(events: [UserEvent], isAwaited: Bool = false, completion: @escaping Completion) {
@@ -41,13 +41,18 @@ public final class EventQueue: Sendable {
         var submissions: [Submission] = []
         /// The index of the next submission to store. Earlier ones are stored or being stored.
         var next = 0
-        /// The numbers of events that are not stored yet, and of their bytes.
+        /// The number of events that are not stored yet.
         var waitingEvents = 0
+        /// The approximate size of the submissions that are not stored yet, in bytes.
         var waitingBytes = 0
+        /// Whether a transaction is in progress.
         var isWriting = false
         var statistics = EventStatistics()
 
-        /// Removes and returns the next submissions: the fewest with at least `limit` events, or else all.
+        /// The number of taken submissions after which they are removed from the array.
+        private static let compaction = 4_096
+
+        /// Removes and returns the next submissions: as few as have `limit` events together, or all if there are fewer.
         mutating func take(events limit: Int) -> [Submission] {
             let start = next
             var count = 0
@@ -56,8 +61,8 @@ public final class EventQueue: Sendable {
                 next += 1
             }
             let taken = Array(submissions[start..<next])
-            // The array is shortened only from time to time, because this moves all elements.
-            if next == submissions.count || next >= 4_096 {
+            // Removing moves all remaining elements, so it is done for many submissions at once.
+            if next == submissions.count || next >= Self.compaction {
                 submissions.removeFirst(next)
                 next = 0
             }
@@ -68,16 +73,16 @@ public final class EventQueue: Sendable {
     /// Stores events; calls back on any thread.
     public typealias Recording = @Sendable (_ events: [ReceivedEvent], _ completion: @escaping Completion) -> Void
 
-    private let record: Recording
+    private let storeEvents: Recording
     private let capacity: Int
     private let capacityBytes: Int
     private let state = Mutex(State())
-    /// Entered while events are being stored.
+    /// The group is entered while ``State/isWriting``, so that ``waitUntilStored(before:)`` can wait.
     private let writing = DispatchGroup()
     /// The delay before events are submitted again to an overloaded store.
     private let pause: DispatchTimeInterval
     /// A transaction gets no further submission once it has this number of events.
-    private static let batch = 512
+    private static let batchSize = 512
 
     /// Creates a queue with a session of its own. A queue before a copy (``Storage/Store/isCopy``), as on an edge, has
     /// half the capacity, because such a process has less memory.
@@ -90,21 +95,22 @@ public final class EventQueue: Sendable {
 
     /// - Parameters:
     ///   - capacity: the maximum number of waiting events.
-    ///   - capacityBytes: their approximate maximum size in memory.
+    ///   - capacityBytes: the approximate maximum size of the waiting events in memory, in bytes.
+    ///   - pause: the delay before events are submitted again to an overloaded store.
     public init(
         capacity: Int = 65_536, capacityBytes: Int = 64 << 20, pause: DispatchTimeInterval = .milliseconds(100),
         record: @escaping Recording
     ) {
-        self.record = record
+        storeEvents = record
         self.capacity = capacity
         self.capacityBytes = capacityBytes
         self.pause = pause
     }
 
-    /// Queues exposures.
+    /// Queues exposures, and returns at once.
     ///
     /// - Parameter onFailure: called if the exposures are dropped or cannot be stored, or if an experiment was not
-    ///   running. Another exposure of the same user may then count.
+    ///   running. The caller must then not treat them as stored: a later exposure of the same user may count.
     public func add(_ exposures: [Exposure], onFailure: @escaping @Sendable () -> Void) {
         guard !exposures.isEmpty else { return }
         let submission = Submission(events: exposures.map { .exposure($0) }) { result in
@@ -120,12 +126,14 @@ public final class EventQueue: Sendable {
 
     /// Stores events, all or none, and waits until they are durable.
     ///
-    /// - Throws: ``StorageError/overloaded`` when too many are waiting, or why they could not be stored.
+    /// - Throws: ``StorageError/overloaded`` if the queue is full; otherwise the error of the store.
     public func record(_ events: [UserEvent]) async throws(StorageError) -> [EventOutcome] {
         try await completed { record(events, $0) }
     }
 
-    /// Waits until everything that was added before is stored or has failed, unless the store is overloaded.
+    /// Waits until all earlier submissions are stored or have failed.
+    ///
+    /// - Throws: ``StorageError/overloaded`` if the queue is full or the store is overloaded.
     public func waitForEarlier() async throws(StorageError) {
         try await completed { afterEarlier($0) }
     }
@@ -138,8 +146,8 @@ public final class EventQueue: Sendable {
         }
     }
 
-    /// Calls back when everything that was added before is stored or has failed. An empty submission in the queue marks
-    /// the place.
+    /// Calls back when all earlier submissions are stored or have failed; see ``waitForEarlier()``. An empty submission
+    /// marks the end of the earlier ones.
     func afterEarlier(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
         let submission = Submission(events: [], isAwaited: true) { result in
             if case .failure(.overloaded) = result { return completion(.failure(.overloaded)) }
@@ -162,8 +170,8 @@ public final class EventQueue: Sendable {
             state.submissions.append(submission)
             state.waitingEvents += submission.events.count
             state.waitingBytes += submission.bytes
-            defer { state.isWriting = true }
             if state.isWriting { return .wait }
+            state.isWriting = true
             writing.enter()
             return .write
         }
@@ -179,10 +187,10 @@ public final class EventQueue: Sendable {
         return statistics.waiting
     }
 
-    /// Writes the next submissions in a transaction. Without any, writing ends.
+    /// Writes the next submissions in one transaction. If there are none, writing ends.
     private func writeNext() {
         let submissions = state.withLock { state -> [Submission] in
-            let submissions = state.take(events: Self.batch)
+            let submissions = state.take(events: Self.batchSize)
             state.isWriting = !submissions.isEmpty
             return submissions
         }
@@ -190,10 +198,10 @@ public final class EventQueue: Sendable {
         write(submissions)
     }
 
-    /// Stores submissions in one transaction. If the store is overloaded, exposures of decisions are stored again after
-    /// a pause, and everything else fails.
+    /// Stores submissions in one transaction. If the store is overloaded, submissions for which a request waits fail,
+    /// and the others are stored again after a pause.
     private func write(_ submissions: [Submission]) {
-        record(submissions.flatMap(\.events)) { [self] result in
+        storeEvents(submissions.flatMap(\.events)) { [self] result in
             if case .failure(.overloaded) = result {
                 settle(submissions.filter(\.isAwaited), result)
                 let others = submissions.filter { !$0.isAwaited }
@@ -206,7 +214,7 @@ public final class EventQueue: Sendable {
         }
     }
 
-    /// Counts the outcomes, and reports to each submission those of its events.
+    /// Counts the outcomes of submissions, and reports to each submission the outcomes of its own events.
     private func settle(_ submissions: [Submission], _ result: Result<[EventOutcome], StorageError>) {
         count(result, of: submissions)
         var start = 0
@@ -237,11 +245,13 @@ public final class EventQueue: Sendable {
         }
     }
 
-    /// Counts events of an edge that were dropped because their users had been erased.
+    /// Counts events that an edge has sent, and that were dropped because their users had been erased.
     public func noteErased(_ count: Int) {
         if count > 0 { state.withLock { $0.statistics.erased &+= UInt64(count) } }
     }
 
+    /// The current numbers of events by outcome.
+    /// The current numbers of events by outcome.
     public var statistics: EventStatistics {
         state.withLock { state in
             var statistics = state.statistics
@@ -253,6 +263,7 @@ public final class EventQueue: Sendable {
 
 /// The numbers of events by outcome since the server started.
 public struct EventStatistics: Sendable {
+    /// Events in the queue that are not stored yet.
     public var waiting = 0
     public var storedExposures: UInt64 = 0
     public var storedGoals: UInt64 = 0
@@ -262,8 +273,9 @@ public struct EventStatistics: Sendable {
     public var notRunning: UInt64 = 0
     /// Exposures of decisions that found no room, and events that a read-only store refused.
     public var dropped: UInt64 = 0
+    /// Events that could not be stored because of any other error.
     public var failed: UInt64 = 0
-    /// Events of edges that were dropped, because their users were erased since they were accepted.
+    /// Events that an edge had accepted before their users were erased. They are dropped.
     public var erased: UInt64 = 0
 
     /// Counts an event by its outcome.
@@ -304,6 +316,6 @@ extension UserEvent {
         MemoryLayout<ReceivedEvent>.stride + payload.count + allocation
     }
 
-    /// The overhead of an allocation.
+    /// The approximate overhead of an allocation, in bytes.
     private static let allocation = 48
 }

@@ -4,14 +4,16 @@ import Definitions
 import JSON
 public import Storage
 
-/// An exposure as a client sends it, `{"user_id","experiment","variation_id" or "variation_key"?,"timestamp"?,
-/// "sdk_key"?}`, with the experiment and variation looked up.
+/// An exposure as a client sends it, with the project, experiment and variation that it names.
+///
+/// The JSON is `{"user_id","experiment","variation_id"?,"variation_key"?,"timestamp"?,"sdk_key"?}`. At most one of
+/// `variation_id` and `variation_key` may be given. Without both, the exposure is one to the user's assigned variation.
 public struct ExposureInput {
     public let userID: Identifier
     public let happenedAt: Instant
     public let project: Project
     public let experiment: Experiment
-    /// The variation that the event names; `nil` if it names none, so that the user's assignment counts.
+    /// The variation that the event names; `nil` to use the user's assignment.
     private let variation: Variation?
     private let place: JSONPointer
 
@@ -20,7 +22,8 @@ public struct ExposureInput {
 
     /// Parses an exposure, and looks up its project, experiment and variation.
     ///
-    /// - Throws: a refusal that is retriable if the project or experiment is unknown, because it may be defined later.
+    /// - Throws: a refusal with 400, 403, 404 or 422. With 404 it is retriable: the project or the experiment is
+    ///   unknown, but may be defined later.
     public init(
         _ body: EventInput, _ projects: ProjectView, for access: ProjectAccess
     ) throws(EventRefusal) {
@@ -29,10 +32,6 @@ public struct ExposureInput {
             userID = try body.userID()
             happenedAt = try body.happenedAt()
             project = try projects.project(named: try body.sdkKey(), for: access)
-        } catch {
-            throw EventRefusal(error, isRetriable: error.kind == .notFound)
-        }
-        do throws(CoreError) {
             let name = Identifier(try body.object.text("experiment", in: place))
             guard let found = project.datafile.experiment(keyOrID: name) else {
                 throw CoreError.undefinedExperiment(
@@ -45,8 +44,9 @@ public struct ExposureInput {
         }
     }
 
-    /// Creates an exposure to a variation of an experiment in the datafile of a project. Without a variation, the
-    /// user's assignment counts.
+    /// Creates an exposure to a variation of an experiment in the datafile of a project.
+    ///
+    /// - Parameter variation: `nil` to use the user's assignment.
     public init(
         userID: Identifier, happenedAt: Instant, project: Project, experiment: Experiment, variation: Variation?
     ) {
@@ -59,6 +59,8 @@ public struct ExposureInput {
     }
 
     /// Returns the variation that `variation_id` or `variation_key` names; `nil` without both.
+    ///
+    /// - Throws: 400 if both are given; 422 if the experiment does not have the variation.
     static func variation(_ body: EventInput, of experiment: Experiment) throws(CoreError) -> Variation? {
         let id = try body.object.optionalText("variation_id", in: body.place)
         let key = try body.object.optionalText("variation_key", in: body.place)
@@ -89,17 +91,16 @@ public struct ExposureInput {
     ///
     /// - Parameters:
     ///   - profile: the user's profile, if it was read.
-    ///   - isOpen: whether an exposure of a user without an assignment is returned without a variation. An edge leaves
-    ///     the variation open, because its upstream may have an assignment that the edge lacks.
-    /// - Throws: 422 if the event names no variation and the user has none.
-    public func exposure(_ profile: ProfileRecord?, isOpen: Bool = false) throws(EventRefusal) -> Exposure {
+    ///   - leavesOpen: whether the exposure may lack a variation. An edge leaves the variation of a user without an
+    ///     assignment open, because its upstream may have an assignment that the edge lacks.
+    /// - Throws: a retriable refusal with 422 if neither the event nor an assignment names a variation, unless
+    ///   `leavesOpen`.
+    public func exposure(
+        _ profile: ProfileRecord?, isOpen leavesOpen: Bool = false
+    ) throws(EventRefusal) -> Exposure {
         let held = DecisionService(datafile: project.datafile)
             .heldVariation(of: experiment, for: userID, stored: StickyAssignments(profile, userID, project))
-        if variation == nil, held == nil, isOpen {
-            return Exposure(
-                userID: userID, experimentID: experiment.id, experimentKey: experiment.key, variationID: Identifier(""),
-                happenedAt: happenedAt, isChosen: false, sdkKey: project.sdkKey, payload: Array("{}".utf8))
-        }
+        if variation == nil, held == nil, leavesOpen { return openExposure }
         guard let variation = variation ?? held?.variation else {
             throw EventRefusal(
                 CoreError(
@@ -114,8 +115,20 @@ public struct ExposureInput {
             userID: userID, experimentID: experiment.id, experimentKey: experiment.key, variationID: variation.id,
             happenedAt: happenedAt, isChosen: held?.source.isChosen ?? false, sdkKey: project.sdkKey,
             payload: payload.finish(), active: project.allocation(experimentID: experiment.id),
-            enrollsWith: self.variation.flatMap {
-                project.enrollingVersion(experimentID: experiment.id, variationID: $0.id)
-            })
+            enrollsWith: enrollingVersion)
+    }
+
+    /// An exposure without a variation, which the upstream of an edge completes.
+    private var openExposure: Exposure {
+        Exposure(
+            userID: userID, experimentID: experiment.id, experimentKey: experiment.key, variationID: Identifier(""),
+            happenedAt: happenedAt, isChosen: false, sdkKey: project.sdkKey, payload: Array("{}".utf8))
+    }
+
+    /// The version of the definitions by which the exposure enrolls its user; `nil` if it enrolls nobody. Only an
+    /// exposure that names its variation enrolls: otherwise the variation is one that the user has already.
+    private var enrollingVersion: Int64? {
+        guard let variation else { return nil }
+        return project.enrollingVersion(experimentID: experiment.id, variationID: variation.id)
     }
 }

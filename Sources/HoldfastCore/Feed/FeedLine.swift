@@ -3,11 +3,11 @@ public import Chronology
 public import JSON
 public import Storage
 
-/// The kinds of changes in the feed, from which readers choose.
+/// The kinds of changes in the feed. A request chooses some of them by their names.
 public enum FeedKind: String, Sendable, CaseIterable {
     case assignment, exposure, goal, attributes, merge, erasure
 
-    /// The kind of a change.
+    /// An empty profile is of the kind ``assignment``: the user has no assignments any more.
     public init(_ change: FeedEntry.Change) {
         switch change {
         case .assignment, .emptyProfile: self = .assignment
@@ -20,14 +20,16 @@ public enum FeedKind: String, Sendable, CaseIterable {
     }
 }
 
-/// Changes of the feed as lines of NDJSON.
+/// Writes the lines of the feed as NDJSON: one JSON object per change.
 public enum FeedLine {
     /// Writes a line with its line feed.
     ///
     /// - Parameters:
+    ///   - entry: the change.
+    ///   - time: when the change was recorded; `nil` if the line does not come from a feed.
     ///   - cursor: the cursor after the line; `nil` if the line does not come from a feed.
-    ///   - time: when the change was recorded.
-    ///   - records: the stored attributes of users, for lines about attributes.
+    ///   - schema: the names of the attributes.
+    ///   - records: the stored attributes of users, for edges; a user without a key has no member `record`.
     public static func append(
         _ entry: FeedEntry, at time: Instant?, cursor: FeedCursor?, _ schema: AttributeSchema,
         records: [Identifier: AttributeRecord?] = [:], to writer: inout JSONWriter
@@ -52,7 +54,7 @@ public enum FeedLine {
         case .attributes(let numbers):
             writer.key("attributes")
             writer.beginArray()
-            // Deleted attributes have no values.
+            // An attribute that was deleted since is left out.
             for definition in schema.attributes where numbers.contains(definition.number) {
                 writer.string(definition.name.string)
             }
@@ -65,10 +67,12 @@ public enum FeedLine {
         writer.endLine()
     }
 
-    /// Writes the last line of a response, with the cursor at which the next request continues. The cursor does not
-    /// depend on the requested kinds.
+    /// Writes the last line of a response.
     ///
-    /// - Parameter isComplete: for edges, whether no change was committed after the line.
+    /// - Parameters:
+    ///   - cursor: the cursor at which the next request continues. It is also after changes of other kinds than the
+    ///     requested ones, so that they are not read again.
+    ///   - isComplete: whether the response has all changes that were committed; `nil` except for edges.
     public static func appendEnd(_ cursor: FeedCursor, isComplete: Bool? = nil, to writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("cursor", cursor.text)

@@ -5,9 +5,12 @@ import Synchronization
 
 /// Reads the feed of changes for all its followers: edges, and clients of `GET /v1/feed`.
 ///
-/// The feed consists of rows, one for each transaction. A row has a line for each change. A ``Storage/FeedCursor`` is a
-/// position between two lines. Rows are numbered, but a transaction with a smaller number may be committed later. Such
-/// rows must not be skipped, so a read waits for open transactions. It therefore uses a session of its own.
+/// The feed consists of numbered rows, one for each transaction. A row has a line for each change of its transaction. A
+/// ``Storage/FeedCursor`` is a position between two lines.
+///
+/// A transaction with a smaller number may be committed after one with a greater number. Its row must not be skipped,
+/// so a read waits until transactions with smaller numbers have ended. The reader therefore has a session of its own,
+/// in which nothing else waits.
 public final class FeedReader: Sendable {
     /// Why the feed cannot be read from a cursor.
     public enum Failure: Error, Sendable {
@@ -22,9 +25,9 @@ public final class FeedReader: Sendable {
 
     /// Lines that were read.
     public struct Batch: Sendable {
-        /// The lines, each with the time at which the change was recorded and the cursor after the line.
+        /// The lines. `entry` is the change, `at` is the time when it was recorded, and `cursor` is after the line.
         public var lines: [(entry: FeedEntry, at: Instant, cursor: FeedCursor)] = []
-        /// The cursor after everything that was read, including lines of other kinds than the requested ones.
+        /// The cursor at which the next read continues. Lines of kinds that were not requested are before it, too.
         public var next: FeedCursor
         /// Whether no change was committed after ``next`` when the batch was read.
         public var isAtEnd = false
@@ -33,29 +36,35 @@ public final class FeedReader: Sendable {
     private let store: any Store
     private let session = Mutex<BackgroundSession?>(nil)
     private let isEnding: @Sendable () -> Bool
-    /// The newest row when it was last read.
-    private struct NewestRow {
+    private let lastCheck = Mutex(RowCheck())
+    /// The last row up to which all transactions are known to have ended (``Storage/FeedPage/settledTo``). Reads need
+    /// not wait for these transactions.
+    private let settled = Mutex(RowNumber())
+
+    /// Identifies a row. A database that replaces another one has another epoch, and its rows have other numbers.
+    private struct RowNumber {
         var epoch: Int64 = 0
         var number: Int64 = 0
-        /// When the last read began, in monotonic nanoseconds.
-        var seenAt: UInt64 = 0
     }
 
-    private let newest = Mutex(NewestRow())
-    /// The number up to which all transactions are known to have ended (``Storage/FeedPage/settledTo``), so that reads
-    /// need not wait for them.
-    private let settled = Mutex((epoch: Int64(0), number: Int64(0)))
+    /// A check for new rows, whose result all waiting readers share.
+    private struct RowCheck {
+        /// The newest row.
+        var row = RowNumber()
+        /// When the check began, in monotonic nanoseconds.
+        var beganAt: UInt64 = 0
+    }
 
     /// The interval at which waiting readers check for new rows. One reader checks for all of them.
     private static let pollInterval = Duration.milliseconds(50)
-    /// How long the result of a check is shared. It is shorter than ``pollInterval``, so that the next check is not
-    /// skipped.
-    private static let freshNanoseconds: UInt64 = 45_000_000
-    /// The maximum number of rows that are read at once.
-    private static let pageRows = 16
-    /// A reader that requests fewer lines begins with one row instead, because a row may have a thousand lines.
+    /// The time for which readers share the result of a check, in nanoseconds. It is shorter than ``pollInterval``, so
+    /// that each reader's next check is a new one.
+    private static let freshness: UInt64 = 45_000_000
+    /// The maximum number of rows in a page, which is read at once.
+    private static let rowsPerPage = 16
+    /// A read of fewer lines begins with a page of one row, because a row may have a thousand lines.
     private static let fewLines = 256
-    /// The approximate maximum size of a batch in bytes.
+    /// A batch that has this size in bytes gets no further page.
     private static let batchBytes = 4 << 20
 
     /// - Parameter isEnding: returns whether waiting readers must return, because the server shuts down.
@@ -72,27 +81,34 @@ public final class FeedReader: Sendable {
         }
     }
 
+    // MARK: Pages
+
     /// Reads a page of rows.
     ///
     /// - Parameters:
-    ///   - number: the number of the first row.
-    ///   - limit: the maximum number of rows; 0 to read only the end of the feed.
+    ///   - number: the number of the first row; `.max` to read only the ends of the feed without waiting for open
+    ///     transactions.
+    ///   - limit: the maximum number of rows; 0 to read only the ends of the feed.
+    /// - Throws: ``Failure/off`` if the database has no feed; ``Failure/store(_:)`` if the store cannot be read.
     private func page(from number: Int64, limit: Int) async throws(Failure) -> FeedPage {
-        let known = settled.withLock { $0 }
-        var page = try await page(from: number, limit: limit, settledTo: known.number)
-        // The database was replaced by another one, whose rows have other numbers.
-        if page.epoch != known.epoch, known.number > 0 {
-            page = try await self.page(from: number, limit: limit, settledTo: 0)
+        let formerlySettled = settled.withLock { $0 }
+        var page = try await readPage(from: number, limit: limit, settledTo: formerlySettled.number)
+        if page.epoch != formerlySettled.epoch, formerlySettled.number > 0 {
+            // The database was replaced by another one, so the number means nothing.
+            page = try await readPage(from: number, limit: limit, settledTo: 0)
         }
         guard page.epoch != 0 else { throw .off }
         settled.withLock { [page] settled in
             let former = settled.epoch == page.epoch ? settled.number : 0
-            settled = (page.epoch, max(former, page.settledTo))
+            settled = RowNumber(epoch: page.epoch, number: max(former, page.settledTo))
         }
         return page
     }
 
-    private func page(from number: Int64, limit: Int, settledTo settled: Int64) async throws(Failure) -> FeedPage {
+    /// - Parameter settled: the number of a row up to which all transactions are known to have ended.
+    private func readPage(
+        from number: Int64, limit: Int, settledTo settled: Int64
+    ) async throws(Failure) -> FeedPage {
         do throws(StorageError) {
             return try await openSession().run { stored async throws(StorageError) -> FeedPage in
                 try await stored.read(.feed(from: number, limit: limit, settledTo: settled))
@@ -118,7 +134,7 @@ public final class FeedReader: Sendable {
 
     /// Returns the cursor after the newest line.
     ///
-    /// - Throws: ``Failure/store(_:)`` if a transaction stays open for too long, so that the end cannot be determined.
+    /// - Throws: ``Failure/store(_:)`` if a transaction stays open for so long that the newest line is unknown.
     public func end() async throws(Failure) -> FeedCursor {
         let page = try await page(from: 1, limit: 0)
         guard page.isSettled else {
@@ -133,10 +149,12 @@ public final class FeedReader: Sendable {
         return FeedCursor(epoch: page.epoch, number: page.start, lines: 0)
     }
 
-    /// Whether a cursor of the current feed is ahead of everything that was ever written.
+    /// Whether a cursor belongs to the current feed, but is ahead of its newest row.
     public func isAhead(_ cursor: FeedCursor) async throws(Failure) -> Bool {
         let page = try await page(from: .max, limit: 1)
-        return cursor.epoch == page.epoch && cursor.number > max(page.end, page.start - 1) + 1
+        // In an empty feed, the newest row is the one before the oldest row that could be kept.
+        let newest = max(page.end, page.start - 1)
+        return cursor.epoch == page.epoch && cursor.number > newest + 1
     }
 
     // MARK: Reading
@@ -146,42 +164,38 @@ public final class FeedReader: Sendable {
     /// - Parameters:
     ///   - cursor: the cursor after which to begin.
     ///   - kinds: the kinds of lines to return.
-    ///   - limit: the maximum number of lines. There may be fewer, although more follow.
+    ///   - limit: the maximum number of lines. The batch may have fewer lines although more follow.
     /// - Throws: ``Failure/gone`` if changes after the cursor have been deleted.
     public func read(
         after cursor: FeedCursor, kinds: Set<FeedKind>, limit: Int
     ) async throws(Failure) -> Batch {
         var batch = Batch(next: cursor)
         var bytes = 0
-        var rows = limit < Self.fewLines ? 1 : Self.pageRows
+        var pageLimit = limit < Self.fewLines ? 1 : Self.rowsPerPage
         while batch.lines.count < limit, bytes < Self.batchBytes {
-            let page = try await page(from: batch.next.number, limit: rows)
+            let page = try await page(from: batch.next.number, limit: pageLimit)
             guard page.has(batch.next) else { throw .gone }
             for row in page.rows where batch.lines.count < limit {
                 bytes += row.entries.count
                 do throws(StorageError) {
-                    batch.take(try row.lines(), of: row, kinds, limit)
+                    batch.append(try row.lines(), of: row, kinds, limit)
                 } catch {
                     throw .store(error)
                 }
             }
-            if page.rows.count < rows {
-                // There are no further rows. The cursor moves to the end only if no open transaction may add an earlier
-                // row.
-                if batch.lines.count < limit, page.isSettled, page.end >= batch.next.number - 1 {
-                    batch.next = page.next
-                    batch.isAtEnd = true
-                }
+            let isLastPage = page.rows.count < pageLimit
+            if isLastPage {
+                if batch.lines.count < limit { batch.moveToEnd(of: page) }
                 break
             }
-            rows = min(2 * rows, Self.pageRows)
+            pageLimit = min(2 * pageLimit, Self.rowsPerPage)
         }
         return batch
     }
 
-    /// Reads lines in order up to a cursor. There may be a few more, because rows are read in pages.
+    /// Reads lines in order, at least up to a cursor. There may be a few more lines, because rows are read in pages.
     ///
-    /// - Parameter end: at most ``end()``.
+    /// - Parameter end: a cursor that is not after ``end()``.
     public func read(
         after cursor: FeedCursor, upTo end: FeedCursor, kinds: Set<FeedKind>, limit: Int
     ) async throws(Failure) -> Batch {
@@ -198,50 +212,61 @@ public final class FeedReader: Sendable {
 
     /// Waits until there may be a line after a cursor.
     ///
-    /// - Parameter isWanted: returns whether to go on waiting; called at each check.
-    /// - Returns: `false` if there is none by the deadline, if it is no longer wanted, or if the server is shutting
-    ///   down.
+    /// - Parameter isWanted: returns whether the caller still waits; called before each check.
+    /// - Returns: `true` if there may be a line; `false` after the deadline, if the caller no longer waits, or if the
+    ///   server is shutting down.
     public func wait(
         after cursor: FeedCursor, until deadline: ContinuousClock.Instant, while isWanted: () -> Bool
     ) async throws -> Bool {
         while !isEnding(), isWanted(), ContinuousClock.now < deadline {
-            let newest = try await newestPlace()
+            let newest = try await checkNewestRow()
+            // In another epoch, the cursor is refused by the next read.
             if newest.number >= cursor.number || newest.epoch != cursor.epoch { return true }
             try await Task.sleep(for: Self.pollInterval)
         }
         return false
     }
 
-    /// Returns the number of the newest row, as of a moment ago. All waiting readers share one check of the store.
-    private func newestPlace() async throws(Failure) -> (epoch: Int64, number: Int64) {
+    /// Returns the newest row, as of a moment ago. All waiting readers share one check of the store.
+    private func checkNewestRow() async throws(Failure) -> RowNumber {
         let now = DispatchTime.now().uptimeNanoseconds
-        let known: (epoch: Int64, number: Int64)? = newest.withLock { newest in
-            guard now &- newest.seenAt >= Self.freshNanoseconds else { return (newest.epoch, newest.number) }
-            // Other waiting readers use the result of this check.
-            newest.seenAt = now
+        let shared: RowNumber? = lastCheck.withLock { check in
+            guard now &- check.beganAt >= Self.freshness else { return check.row }
+            // This reader begins a check. Until it has the result, other readers use the former result.
+            check.beganAt = now
             return nil
         }
-        if let known { return known }
+        if let shared { return shared }
         let page = try await page(from: .max, limit: 1)
-        newest.withLock { newest in
-            newest.epoch = page.epoch
-            newest.number = page.end
-        }
-        return (page.epoch, page.end)
+        let row = RowNumber(epoch: page.epoch, number: page.end)
+        lastCheck.withLock { $0.row = row }
+        return row
     }
 }
 
 extension FeedReader.Batch {
-    /// Whether everything up to a cursor has been read.
+    /// Whether all lines before a cursor have been read.
     public func isUpTo(_ end: FeedCursor?) -> Bool {
         guard let end else { return false }
         return (next.number, next.lines) >= (end.number, end.lines)
     }
 
-    /// Appends the lines of a row after ``next``, and moves the cursor.
+    /// Moves the cursor to the end of the feed after its last page, unless an open transaction may still add a row
+    /// before the end.
+    fileprivate mutating func moveToEnd(of page: FeedPage) {
+        // The cursor never moves back.
+        guard page.isSettled, page.end >= next.number - 1 else { return }
+        next = page.next
+        isAtEnd = true
+    }
+
+    /// Appends the lines of a row that are after ``next``, and moves the cursor past each of them.
     ///
-    /// - Parameter entries: all lines of the row; `nil` for a line whose user has been erased.
-    fileprivate mutating func take(
+    /// - Parameters:
+    ///   - entries: all lines of the row; `nil` for a line whose user has been erased.
+    ///   - kinds: the requested kinds. The cursor also moves past lines of other kinds.
+    ///   - limit: the maximum number of lines in the batch.
+    fileprivate mutating func append(
         _ entries: [FeedEntry?], of row: FeedRow, _ kinds: Set<FeedKind>, _ limit: Int
     ) {
         let first = row.number == next.number ? next.lines : 0
@@ -252,7 +277,7 @@ extension FeedReader.Batch {
             guard let entry, kinds.contains(FeedKind(entry.change)) else { continue }
             lines.append((entry, row.recordedAt, next))
         }
-        // If the row has no lines after the cursor, the next row follows.
+        // The row has no lines after the cursor, so the cursor moves to the next row.
         if first >= entries.count {
             next.number = row.number + 1
             next.lines = 0

@@ -1,21 +1,25 @@
 import Glibc
 
-/// Splits a stream of bytes into lines, and counts them. The bytes may arrive in pieces of any size. Only the
-/// incomplete last line is copied and kept.
+/// Splits a stream of bytes into numbered lines. The bytes may arrive in pieces of any size. Only an incomplete line at
+/// the end of a piece is copied and kept.
 public struct LineSplitter {
     /// The maximum length of a line in bytes; a longer one is reported as `nil`.
     public let limit: Int
     /// The number of the last line that was reported.
     public private(set) var number: Int
-    /// The begin of the current line, which continues in the next piece.
+    /// The start of the current line, which continues in the next piece.
     private var partial: [UInt8] = []
     /// Whether the current line exceeds the limit, so that its bytes are dropped.
     private var isOverlong = false
+    /// A buffer up to this capacity in bytes is kept for the next line; a larger one is released.
+    private static let keptCapacity = 64 * 1024
 
-    /// The number of bytes of the incomplete line that are kept.
+    /// The number of bytes that are kept of the incomplete line.
     public var heldBytes: Int { partial.count }
 
-    /// - Parameter firstLine: the number of the first line.
+    /// - Parameters:
+    ///   - limit: the maximum length of a line in bytes.
+    ///   - firstLine: the number of the first line.
     public init(limit: Int, firstLine: Int = 1) {
         self.limit = limit
         number = firstLine - 1
@@ -23,8 +27,8 @@ public struct LineSplitter {
 
     /// Appends bytes, and calls `line` for each complete line.
     ///
-    /// - Parameter line: receives the number of a line, and the line without its line feed; `nil` for one over the
-    ///   limit.
+    /// - Parameter line: receives the number of a line, and the line without its line feed, or `nil` for a line over
+    ///   the limit.
     public mutating func append(_ bytes: UnsafeRawBufferPointer, line: (Int, UnsafeRawBufferPointer?) -> Void) {
         var rest = bytes
         while let base = rest.baseAddress, let found = memchr(base, 0x0A, rest.count) {
@@ -47,8 +51,9 @@ public struct LineSplitter {
         line.allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }
     }
 
-    /// Whether `{` follows `}`, as if the line feed between two lines were missing. The check does not parse strings,
-    /// so a text within a single object may have the same effect.
+    /// Whether a line contains `}` followed by `{`, as if the line feed between two objects were missing. Imports use
+    /// this to explain an error in the first line. Strings are not parsed, so the result is also true for
+    /// `{"a":"}{"}`.
     public static func holdsSeveralObjects(_ line: UnsafeRawBufferPointer) -> Bool {
         var last: UInt8 = 0
         for byte in line where byte != 0x20 && byte != 0x09 && byte != 0x0D {
@@ -63,7 +68,7 @@ public struct LineSplitter {
     /// - Parameter tail: the end of the line, after the bytes that are kept.
     private mutating func finish(_ tail: UnsafeRawBufferPointer, _ line: (Int, UnsafeRawBufferPointer?) -> Void) {
         defer {
-            partial.removeAll(keepingCapacity: partial.capacity <= 64 * 1024)
+            partial.removeAll(keepingCapacity: partial.capacity <= Self.keptCapacity)
             isOverlong = false
         }
         number += 1

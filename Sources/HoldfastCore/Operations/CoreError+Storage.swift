@@ -3,10 +3,10 @@ import JSON
 public import Storage
 
 extension CoreError {
-    /// Describes an operation that the store did not perform.
+    /// Describes to a client why the store did not perform an operation.
     ///
-    /// Only damaged data is reported with its cause. Other causes concern the operator of the server, not its clients,
-    /// so only the log and `GET /readyz` show them.
+    /// The cause is given only for damaged data. Other causes concern the operator of the server, so only the log and
+    /// `GET /readyz` show them.
     public init(_ error: StorageError) {
         switch error {
         case .tooManyAssignments(let limit):
@@ -33,16 +33,16 @@ extension CoreError {
         case .readOnly:
             self.init(
                 .unavailable,
-                "the server must accept changes; it is read-only while its database is moved; nothing was stored; try again later"
-            )
+                "the server must accept changes; it is read-only while its database is moved; nothing was stored; "
+                    + "try again later")
             retryAfter = 5
         case .away:
             self.init(.unavailable, "the upstream of this edge does not respond; nothing was stored; try again later")
         case .undecided:
             self.init(
                 .undecided,
-                "the upstream of this edge has not responded in time; the change may have been stored or not; try again later"
-            )
+                "the upstream of this edge has not responded in time; the change may have been stored or not; "
+                    + "try again later")
         case .closed:
             self.init(.unavailable, "the server is shutting down; nothing was stored")
         }

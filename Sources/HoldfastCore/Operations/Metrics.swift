@@ -2,7 +2,8 @@ public import Bucketing
 import Storage
 internal import Synchronization
 
-/// Counts decisions by the origin of the variation. Thread-safe.
+/// Counts decisions by the origin of the variation (``DecisionSource``). Thread-safe: each count is an atomic number,
+/// because every decision increments one, and a lock would be contended.
 public final class DecisionMetrics: Sendable {
     public init() {}
 
@@ -29,7 +30,7 @@ public final class DecisionMetrics: Sendable {
         }
     }
 
-    /// The number of decisions with this origin since the server started.
+    /// Returns the number of decisions with an origin since the server started.
     public func value(_ source: DecisionSource) -> UInt64 {
         switch source {
         case .requested: requested.load(ordering: .relaxed)
@@ -44,7 +45,7 @@ public final class DecisionMetrics: Sendable {
     }
 }
 
-/// Counts changes of attributes and scans for segments. Thread-safe.
+/// Counts changes of users' attributes, and scans of users for segments. Thread-safe.
 public final class AttributeMetrics: Sendable {
     public init() {}
 
@@ -55,10 +56,14 @@ public final class AttributeMetrics: Sendable {
 
     /// The numbers since the server started.
     public struct Totals {
-        /// The numbers of values that were set or removed, and of values that were already stored.
-        public let changed, unchanged: UInt64
-        /// The number of scans of users for a segment, and the number of users that they have examined.
-        public let scans, examined: UInt64
+        /// Values that were set or removed.
+        public let changed: UInt64
+        /// Values in requests that were already stored.
+        public let unchanged: UInt64
+        /// Scans of users for a segment.
+        public let scans: UInt64
+        /// Users that the scans have examined.
+        public let examined: UInt64
     }
 
     public var totals: Totals {
@@ -78,6 +83,8 @@ public final class AttributeMetrics: Sendable {
     }
 
     /// Counts a scan for a segment.
+    ///
+    /// - Parameter users: the number of users that the scan has examined.
     public func countScan(of users: Int) {
         scans.add(1, ordering: .relaxed)
         examined.add(UInt64(users), ordering: .relaxed)

@@ -3,8 +3,8 @@ public import Dispatch
 public import Storage
 internal import Synchronization
 
-/// Whether the server is ready for requests: its store responds, and it is not shutting down. A load balancer asks this
-/// by `GET /readyz`.
+/// The readiness of the server for requests, which a load balancer asks by `GET /readyz`. The server is ready if its
+/// store responds, and if the server is not shutting down.
 public final class Readiness: Sendable {
     /// The operations for which the server must be ready.
     public enum Operations: Sendable {
@@ -19,8 +19,8 @@ public final class Readiness: Sendable {
     private let isShuttingDown = Atomic<Bool>(false)
 
     /// - Parameters:
-    ///   - timeout: the seconds after which a store that does not respond to a probe counts as not ready.
-    ///   - freshness: for how long the result of a probe is used.
+    ///   - timeout: the time in seconds after which a store that does not respond to a probe counts as not ready.
+    ///   - freshness: the time for which the result of a probe is used.
     public init(store: any Store, timeout: Double = 5, freshness: DispatchTimeInterval = .milliseconds(500)) {
         reads = ProbedState(
             timeout, freshness, { () throws(StorageError) in try await store.probeReads() },
@@ -30,7 +30,7 @@ public final class Readiness: Sendable {
             failure: { store.readFailure ?? store.writeFailure })
     }
 
-    /// Makes every check from now on report that the server is not ready.
+    /// Makes all further checks report that the server is not ready.
     public func shutDown() {
         isShuttingDown.store(true, ordering: .relaxed)
     }
@@ -47,9 +47,9 @@ public final class Readiness: Sendable {
 
 /// The state of a store, determined by probes.
 ///
-/// A check uses the result of the last probe while it is fresh. Otherwise it waits for the probe in progress, or begins
-/// one. A probe that takes too long counts as failed, and so do all checks until it ends: no further probes are begun
-/// meanwhile.
+/// A check uses the result of the last probe while the result is fresh. Otherwise the check waits for the probe in
+/// progress, or begins a probe. A probe that takes too long counts as failed. Until it ends, all checks fail at once
+/// and begin no further probe, because that probe would wait as well.
 private final class ProbedState: Sendable {
     private struct State {
         /// The result of the last probe of the store, and its time.
@@ -57,9 +57,9 @@ private final class ProbedState: Sendable {
         var lastProbe = DispatchTime(uptimeNanoseconds: 0)
         /// The checks that wait for the probe in progress.
         var waiting: [@Sendable (String?) -> Void] = []
-        /// The number of probes that have begun.
-        var probes: UInt64 = 0
-        /// Whether the last one is in progress.
+        /// The number of the last probe that has begun, from 1.
+        var probeNumber: UInt64 = 0
+        /// Whether this probe is in progress.
         var isProbing = false
         /// Whether the probe in progress has taken longer than ``timeout``.
         var isLate = false
@@ -67,7 +67,8 @@ private final class ProbedState: Sendable {
 
     private static let executor = DispatchExecutor(label: "readiness")
     private let probeStore: @Sendable () async throws(StorageError) -> Void
-    /// Returns a failure that the store knows of, even if the probe succeeds.
+    /// Returns the failure that the store has noticed itself; `nil` if there is none. It counts even if the probe
+    /// succeeds.
     private let failure: @Sendable () -> StorageError?
     private let state = Mutex(State())
     private let freshness: DispatchTimeInterval
@@ -84,12 +85,12 @@ private final class ProbedState: Sendable {
         self.failure = failure
     }
 
-    /// Returns what fails; `nil` if nothing does.
+    /// Returns the failure of the store as text; `nil` if there is none.
     func check() async -> String? {
         await settled { check($0) }
     }
 
-    /// Calls back with the failure: at once if the last result can be used, otherwise after the probe.
+    /// Calls back with the failure of the store: at once if the last result can be used, otherwise after a probe.
     private func check(_ completion: @escaping @Sendable (String?) -> Void) {
         enum Step {
             case complete(String?)
@@ -103,8 +104,8 @@ private final class ProbedState: Sendable {
             state.waiting.append(completion)
             if state.isProbing { return .wait }
             state.isProbing = true
-            state.probes += 1
-            return .probe(state.probes)
+            state.probeNumber += 1
+            return .probe(state.probeNumber)
         }
         switch step {
         case .complete(let reason): completion(reason)
@@ -113,9 +114,9 @@ private final class ProbedState: Sendable {
         }
     }
 
-    /// Probes the store in the background, and reports a failure if it takes too long.
+    /// Probes the store in the background, and reports a failure if the probe takes too long.
     ///
-    /// - Parameter number: the number of the probe, so that its timeout does not concern a later one.
+    /// - Parameter number: the number of the probe. Its timeout must not affect a later probe.
     private func probe(_ number: UInt64) {
         Task(executorPreference: Self.executor) {
             let result = await Result.of { () throws(StorageError) in try await self.probeStore() }
@@ -127,27 +128,30 @@ private final class ProbedState: Sendable {
         }
         DispatchQueue.global().asyncAfter(deadline: .now() + timeout) { [self] in
             report(.failure(.unavailable(reason: "the store has not responded for \(timeout) seconds"))) { state in
-                state.isLate = state.isProbing && state.probes == number
+                state.isLate = state.isProbing && state.probeNumber == number
                 return state.isLate
             }
         }
     }
 
-    /// Stores a result and passes it to all waiting callers.
+    /// Stores a result and passes it to all waiting checks.
     ///
-    /// - Parameter isNews: updates the state, and returns whether the result is still relevant.
-    private func report(_ result: Result<Void, StorageError>, if isNews: (inout State) -> Bool) {
+    /// - Parameter update: updates the state, and returns whether the result is still relevant. The result of a timeout
+    ///   is not relevant after the probe has ended.
+    private func report(_ result: Result<Void, StorageError>, if update: (inout State) -> Bool) {
         let waiting = state.withLock { state -> [@Sendable (String?) -> Void] in
-            guard isNews(&state) else { return [] }
+            guard update(&state) else { return [] }
             state.lastResult = result
             state.lastProbe = .now()
-            defer { state.waiting = [] }
-            return state.waiting
+            let waiting = state.waiting
+            state.waiting = []
+            return waiting
         }
         for completion in waiting { completion(reason(result)) }
     }
 
-    /// Returns what fails according to the result of a probe; `nil` if nothing does.
+    /// Returns the failure that the result of a probe shows, or else one that the store has noticed itself; `nil` if
+    /// there is none.
     private func reason(_ result: Result<Void, StorageError>) -> String? {
         switch result {
         case .success: failure()?.description

@@ -1,11 +1,11 @@
 public import Bucketing
 internal import Synchronization
 
-/// Counts the evaluations of flags in apps, which client libraries report, for the server's metrics. Thread-safe.
+/// Counts the evaluations of flags that client libraries report from apps, for the server's metrics. Thread-safe.
 ///
-/// A report has an id, because a client repeats it if it receives no response. A repeated report is not counted again.
+/// A client that receives no response repeats its report. A repeated report has the same id, and is not counted again.
 public final class ReportedEvaluations: Sendable {
-    /// Why a flag had its value, or why the app got its default.
+    /// The reason why a flag had its value, or why the app got its default. The raw value is a label of the metric.
     public enum Reason: String, Sendable, CaseIterable {
         case forced, override, whitelist, stored, bucketed, holdout, rollout, disabled
         case noRule = "no_rule"
@@ -34,16 +34,18 @@ public final class ReportedEvaluations: Sendable {
 
     private struct State {
         var counts: [Series: UInt64] = [:]
-        /// The ids of the last reports. When there are ``rememberedReports``, they become the ``older`` ones.
-        var recent: Set<Identifier> = []
-        var older: Set<Identifier> = []
+        /// The ids of the last reports, at most ``rememberedReports``.
+        var recentIDs: Set<Identifier> = []
+        /// The ids of the ``rememberedReports`` before the recent ones.
+        var olderIDs: Set<Identifier> = []
     }
 
     private let state = Mutex(State())
 
-    /// The maximum number of series. Evaluations beyond it are counted without flag and variation.
+    /// The maximum number of series, which bounds the response with the metrics. Evaluations of further series are
+    /// counted without flag and variation.
     private static let seriesLimit = 10_000
-    /// The number of reports within which a repeated report is recognised.
+    /// A repeated report is recognised among at least this number of preceding reports.
     private static let rememberedReports = 10_000
 
     public init() {}
@@ -53,10 +55,10 @@ public final class ReportedEvaluations: Sendable {
     /// - Returns: whether the report is new.
     public func add(_ counts: [(series: Series, count: UInt64)], id: Identifier) -> Bool {
         state.withLock { state in
-            guard !state.older.contains(id), state.recent.insert(id).inserted else { return false }
-            if state.recent.count >= Self.rememberedReports {
-                state.older = state.recent
-                state.recent = []
+            guard !state.olderIDs.contains(id), state.recentIDs.insert(id).inserted else { return false }
+            if state.recentIDs.count >= Self.rememberedReports {
+                state.olderIDs = state.recentIDs
+                state.recentIDs = []
             }
             for (series, count) in counts {
                 var series = series
@@ -72,10 +74,15 @@ public final class ReportedEvaluations: Sendable {
 
     /// All series with their counts, sorted by their labels.
     public var all: [(series: Series, count: UInt64)] {
-        func key(_ series: Series) -> [String] {
-            [series.sdkKey, series.flagKey?.string ?? "", series.variationKey?.string ?? "", series.reason.rawValue]
-        }
-        return state.withLock { $0.counts }.map { ($0.key, $0.value) }
-            .sorted { key($0.series).lexicographicallyPrecedes(key($1.series)) }
+        let counts = state.withLock { $0.counts }
+        return counts.map { (series: $0.key, count: $0.value) }
+            .sorted { $0.series.labels.lexicographicallyPrecedes($1.series.labels) }
+    }
+}
+
+extension ReportedEvaluations.Series {
+    /// The labels in the order by which series are sorted.
+    fileprivate var labels: [String] {
+        [sdkKey, flagKey?.string ?? "", variationKey?.string ?? "", reason.rawValue]
     }
 }

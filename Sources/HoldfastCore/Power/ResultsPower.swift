@@ -3,19 +3,20 @@ import Chronology
 import Statistics
 import Storage
 
-/// The statistical power of a comparison: the smallest lift that it can detect with the current users, and the time
-/// until it can detect the lift of interest.
+/// The statistical power of a comparison: the smallest lift that the comparison can detect with the current users, and
+/// the time until it can detect the lift of interest.
 public struct ResultsPower: Sendable {
     /// The smallest lift that is detected with a probability of 80%; `nil` if there is none.
     public var smallestLift: Double?
-    /// The number of days at the current rate of enrollment until the lift of interest is detected with that
-    /// probability; `nil` if there is no lift of interest, or if it takes more than ``dayLimit`` days.
+    /// The number of days until the lift of interest is detected with a probability of 80%, at the current rate of
+    /// enrollment; `nil` if there is no lift of interest, or if it takes more than ``dayLimit`` days.
     public var days: Double?
 
-    /// The maximum of ``days``: ten years.
+    /// The maximum of ``days``: ten years. The search for the number of days ends there.
     static let dayLimit = 3_650.0
 
     /// - Parameters:
+    ///   - users: the current numbers of users.
     ///   - rates: the numbers of users enrolled per day.
     ///   - effect: the lift of interest; `nil` if there is none.
     init(
@@ -39,6 +40,7 @@ public struct EnrollmentRate: Sendable {
     /// Users per day, by variation.
     private let rates: [Identifier: Double]
 
+    /// The maximum number of days: a week, so that each day of the week counts once.
     private static let window: Int64 = 7
 
     init(_ days: [ExperimentTally.Day], at now: Instant) {
@@ -57,12 +59,14 @@ public struct EnrollmentRate: Sendable {
     /// The number of users of a variation per day.
     public subscript(variationID: Identifier) -> Double { rates[variationID] ?? 0 }
 
-    /// Users of all variations per day; `nil` if there is no whole day yet.
+    /// The number of users of all variations per day; `nil` if there is no whole day yet.
     public var usersPerDay: Double? { days == 0 ? nil : rates.values.reduce(0, +) }
 }
 
 extension VariationData {
     /// Returns the power of the comparison of a goal's rates.
+    ///
+    /// - Parameter rates: the numbers of users enrolled per day.
     func conversionPower(
         against baseline: VariationData, _ rates: (variation: Double, baseline: Double), _ query: ResultsQuery
     ) -> ResultsPower {
@@ -72,6 +76,8 @@ extension VariationData {
     }
 
     /// Returns the power of the comparison of a goal's mean values.
+    ///
+    /// - Parameter rates: the numbers of users enrolled per day.
     func valuePower(
         against baseline: VariationData, _ rates: (variation: Double, baseline: Double), _ query: ResultsQuery
     ) -> ResultsPower {
@@ -80,7 +86,9 @@ extension VariationData {
 
     /// Returns the power of the comparison of means.
     ///
-    /// - Parameter sample: the sample of the baseline, whose mean and variance are assumed for both sides.
+    /// - Parameters:
+    ///   - sample: the sample of the baseline, whose mean and variance are assumed for both sides.
+    ///   - rates: the numbers of users enrolled per day.
     func power(
         of sample: Sample, against baseline: VariationData, _ rates: (variation: Double, baseline: Double),
         _ query: ResultsQuery

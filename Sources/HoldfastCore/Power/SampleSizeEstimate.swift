@@ -7,25 +7,29 @@ import Storage
 
 /// The number of users and days that an experiment needs, and the effect that it can detect by a given time.
 ///
-/// The estimate follows the rule of the verdict. α is divided by the number of comparisons of primary metrics, as in
-/// the first step of Holm's procedure; guardrails do not divide it. β (1 minus the power) is divided by the number of
-/// guardrails plus one, because a variation is shipped only if all guardrails are shown to be no worse (Schultzberg,
-/// Ankargren and Frånberg, Risk-aware product decisions in A/B tests with multiple metrics, 2024).
+/// The estimate follows the decision rule of ``Verdict``:
+/// - α is divided by the number of comparisons of primary metrics, as in the first step of Holm's procedure. A
+///   guardrail is tested with the whole α.
+/// - β (1 minus the power) is divided by the number of guardrails plus one, because a variation is shipped only if all
+///   guardrails are shown to be no worse (Schultzberg, Ankargren and Frånberg, Risk-aware product decisions in A/B
+///   tests with multiple metrics, 2024).
 ///
-/// The mean, the standard deviation and the traffic are those of the request, or else those observed in this experiment
-/// or in others. ``SampleSizeScenario`` computes the needs from them.
+/// The request has the mean and the standard deviation of the baseline and the traffic, or they are observed in this
+/// experiment or in others. ``SampleSizeScenario`` computes the needs from these numbers.
 public struct SampleSizeEstimate: Sendable {
     /// The parameters of the decision rule.
     public struct Rule: Sendable {
         public var alpha = DecisionRule.defaultAlpha
         public var power = DecisionRule.defaultPower
+        /// The minimum effect of interest, as a share of the baseline's mean.
         public var minimumEffect: Double?
         public var metrics = ExperimentMetrics()
-        /// Whether the experiment has a bandit. Its users are weighted, and metrics are not adjusted.
+        /// Whether the experiment has a bandit. Its users are weighted, so metrics are not adjusted by CUPED.
         var isOfBandit = false
 
-        /// The numbers of metrics by which α and β are divided.
+        /// The number of primary metrics, by which α is divided.
         var primaryMetrics: Int { max(1, metrics.primary.count) }
+        /// The number of guardrails, by which β is divided.
         var guardrails: Int { metrics.guardrails.count }
 
         /// Creates the rule by which an experiment is decided.
@@ -39,7 +43,7 @@ public struct SampleSizeEstimate: Sendable {
         }
     }
 
-    /// The users and days that are needed, for one look or for looks at any time.
+    /// The users and days that are needed to detect the effect.
     public struct Needs: Sendable {
         /// The number of users of all variations; `nil` if the effect is impossible.
         public var users: Double?
@@ -50,15 +54,48 @@ public struct SampleSizeEstimate: Sendable {
         public var detectableEffect: Double?
     }
 
-    /// A cap that would shorten the experiment, and the needs with it.
-    private struct CapProposal {
-        let cap: ProposedCap
-        let one: Needs
-        let always: Needs
+    /// The variations of an experiment and their shares of its users.
+    private struct Split: Sendable {
+        /// The share of the experiment's users that each variation gets.
+        let shares: [Double]
+        let baselineIndex: Int
+        /// The indices of the variations that are compared with the baseline: all others that have traffic.
+        let compared: [Int]
+
+        /// - Throws: 422 if the baseline or all other variations have no traffic.
+        init(of experiment: Experiment) throws(CoreError) {
+            let weights = experiment.variations.map { Double(experiment.shares[$0.id] ?? 0) }
+            let sum = weights.reduce(0, +)
+            let baselineID = try ExperimentResults.baseline(of: experiment, nil).id
+            let baselineIndex = experiment.variations.firstIndex { $0.id == baselineID } ?? 0
+            let compared = weights.indices.filter { $0 != baselineIndex && weights[$0] > 0 }
+            guard !compared.isEmpty, weights[baselineIndex] > 0 else {
+                throw CoreError(
+                    .unprocessable, "the baseline and another variation of '\(experiment.key)' must have traffic")
+            }
+            self.shares = weights.map { sum > 0 ? $0 / sum : 0 }
+            self.baselineIndex = baselineIndex
+            self.compared = compared
+        }
     }
 
-    /// The minimum number of users of the baseline, and of those who reached the goal, from which a mean is estimated.
+    /// A number of the request, or one that was observed in an experiment.
+    private struct Observed<Value: Sendable>: Sendable {
+        let value: Value
+        /// The key of the experiment in which the value was observed; `nil` if the request has the value.
+        let source: Identifier?
+    }
+
+    /// A cap that would shorten the experiment, and the needs with this cap.
+    private struct CapProposal: Sendable {
+        let cap: ProposedCap
+        let oneLook: Needs
+        let anyTime: Needs
+    }
+
+    /// The minimum number of users of the baseline from which a mean is estimated.
     private static let fewestUsers = 100
+    /// The minimum number of these users who reached the goal.
     private static let fewestConverted = 10
 
     private let experiment: Experiment
@@ -72,26 +109,25 @@ public struct SampleSizeEstimate: Sendable {
     private let effect: Double?
     /// The number of comparisons of primary metrics, by which α is divided.
     private let comparisons: Int
-    /// α and the power of one comparison.
+    /// The α of one comparison.
     private let alpha: Double
+    /// The power of one comparison.
     private let power: Double
-    /// The mean and the standard deviation of the baseline, and the key of the experiment in which they were observed.
-    private let baseline: (value: Power.Baseline, source: Identifier?)
-    private let traffic: (usersPerDay: Double, source: Identifier?)?
+    private let baseline: Observed<Power.Baseline>
+    /// The number of users of all variations per day; `nil` if it is unknown.
+    private let usersPerDay: Observed<Double>?
     /// The current number of users of each variation.
     private let enrolled: [Double]
-    /// The share of the experiment's users that each variation gets.
-    private let shares: [Double]
-    private let baselineIndex: Int
+    private let split: Split
     /// The requested number of days from now.
     private let days: Double?
     private let scenario: SampleSizeScenario
     /// The needs for one look that is planned in advance.
-    public let one: Needs
+    public let oneLook: Needs
     /// The needs for looks at any time.
-    public let always: Needs
+    public let anyTime: Needs
     /// A cap that would shorten the experiment; `nil` if the metric has a cap, or if no cap would shorten it.
-    private var proposal: CapProposal?
+    private let proposal: CapProposal?
 
     /// - Parameters:
     ///   - metric: the metric of the request.
@@ -115,29 +151,21 @@ public struct SampleSizeEstimate: Sendable {
         days = try request.days(from: now)
 
         let requestedMargin = Self.margin(request, rule, metric, isGoal: isGoal)
+        // A defined minimum effect has no sign: it is an effect in the direction of the metric.
         let sign: Double = metric.direction == .decrease ? -1 : 1
-        let minimum = request.minimumEffect ?? (metric.minimumEffect ?? rule.minimumEffect).map { sign * $0 }
-        guard requestedMargin != nil || minimum != nil || days != nil else {
+        let minimumEffect = request.minimumEffect ?? (metric.minimumEffect ?? rule.minimumEffect).map { sign * $0 }
+        guard requestedMargin != nil || minimumEffect != nil || days != nil else {
             throw CoreError(
                 .unprocessable,
                 "`minimum_effect` or `margin` is required to compute users, or `days` or `until` to compute the effect",
                 at: ["minimum_effect"])
         }
 
-        let weights = experiment.variations.map { Double(experiment.shares[$0.id] ?? 0) }
-        let sum = weights.reduce(0, +)
-        let baselineID = try ExperimentResults.baseline(of: experiment, nil).id
-        baselineIndex = experiment.variations.firstIndex { $0.id == baselineID } ?? 0
-        shares = weights.map { sum > 0 ? $0 / sum : 0 }
-        let compared = shares.indices.filter { [baselineIndex] index in index != baselineIndex && weights[index] > 0 }
-        guard !compared.isEmpty, weights[baselineIndex] > 0 else {
-            throw CoreError(
-                .unprocessable, "the baseline and another variation of '\(experiment.key)' must have traffic")
-        }
-
-        comparisons = rule.primaryMetrics * compared.count
+        split = try Split(of: experiment)
+        comparisons = rule.primaryMetrics * split.compared.count
         alpha = requestedMargin == nil ? rule.alpha / Double(comparisons) : rule.alpha
         power = 1 - (1 - rule.power) / Double(1 + rule.guardrails)
+
         let sources = request.source == nil ? [own] + others : others
         baseline = try Self.baseline(request, metric, sources)
         switch requestedMargin {
@@ -145,11 +173,9 @@ public struct SampleSizeEstimate: Sendable {
         case .absolute(let number): margin = number / abs(baseline.value.mean)
         case nil: margin = nil
         }
-        effect = margin ?? minimum
-        // For a guardrail, the effect that must be excluded.
-        let testedEffect = margin.map { -sign * $0 } ?? effect
-        traffic = Self.traffic(request, sources, of: experiment, at: now)
-        guard days == nil || traffic != nil else {
+        effect = margin ?? minimumEffect
+        usersPerDay = Self.usersPerDay(request, sources, of: experiment, at: now)
+        guard days == nil || usersPerDay != nil else {
             throw CoreError(
                 .unprocessable,
                 "`users_per_day` is required, because nobody was enrolled on a whole day in \(Self.list(sources))",
@@ -158,28 +184,24 @@ public struct SampleSizeEstimate: Sendable {
 
         let tallies = own.tally.byVariation
         enrolled = experiment.variations.map { Double(tallies[$0.id]?.counted ?? 0) }
+        // For a guardrail, the test must exclude that the metric has become worse by the margin.
+        let testedEffect = margin.map { -sign * $0 } ?? effect
         scenario = SampleSizeScenario(
-            shares: shares, enrolled: enrolled, baseline: baselineIndex, compared: compared,
-            usersPerDay: traffic?.usersPerDay, effect: testedEffect, days: days,
+            shares: split.shares, enrolled: enrolled, baselineIndex: split.baselineIndex, compared: split.compared,
+            usersPerDay: usersPerDay?.value, effect: testedEffect, days: days,
             isDecrease: testedEffect.map { $0 < 0 } ?? false)
-        (one, always) = scenario.needs(baseline.value, alpha: alpha, power: power, isGuardrail: margin != nil)
-
-        let source = sources.first { $0.experiment.key == baseline.source }
-        guard let cap = source?.userTotals.flatMap({ ProposedCap($0) }), metric.lacksCap else { return }
-        let limited = cap.limiting(mean: baseline.value.mean, standardDeviation: baseline.value.standardDeviation)
-        let needs = scenario.needs(
-            .mean(limited.mean, standardDeviation: limited.standardDeviation), alpha: alpha, power: power,
-            isGuardrail: margin != nil)
-        proposal = CapProposal(cap: cap, one: needs.one, always: needs.always)
+        (oneLook, anyTime) = scenario.needs(baseline.value, alpha: alpha, power: power, isGuardrail: margin != nil)
+        proposal = Self.proposal(
+            metric, baseline, sources, scenario, alpha: alpha, power: power, isGuardrail: margin != nil)
     }
 
     /// Returns the needs for detecting the effect with another power.
-    func needs(power: Double) -> (one: Needs, always: Needs) {
+    func needs(power: Double) -> (oneLook: Needs, anyTime: Needs) {
         scenario.needs(baseline.value, alpha: alpha, power: power, isGuardrail: margin != nil)
     }
 
-    /// Returns the margin of the request, or else that of the metric if it is a guardrail of the experiment; `nil` if
-    /// the metric is to be improved, as by a request with a minimum effect.
+    /// Returns the margin of the request, or else the margin of the metric if it is a guardrail of the experiment. A
+    /// request with a minimum effect asks for an improvement of the metric, so there is no margin.
     private static func margin(
         _ request: SampleSizeRequest, _ rule: Rule, _ metric: MetricDefinition, isGoal: Bool
     ) -> ExperimentMetrics.Margin? {
@@ -188,48 +210,75 @@ public struct SampleSizeEstimate: Sendable {
         return rule.metrics.guardrails.first { $0.metric == metric.key }?.margin
     }
 
+    /// Returns the cap that would shorten the experiment, from the totals of users in the experiment in which the
+    /// baseline was observed.
+    ///
+    /// - Returns: `nil` if the metric has a cap, or if no cap would shorten the experiment.
+    private static func proposal(
+        _ metric: MetricDefinition, _ baseline: Observed<Power.Baseline>, _ sources: [ResultsTotals],
+        _ scenario: SampleSizeScenario, alpha: Double, power: Double, isGuardrail: Bool
+    ) -> CapProposal? {
+        let source = sources.first { $0.experiment.key == baseline.source }
+        guard metric.lacksCap, let cap = source?.userTotals.flatMap({ ProposedCap($0) }) else { return nil }
+        let limited = cap.limiting(mean: baseline.value.mean, standardDeviation: baseline.value.standardDeviation)
+        let needs = scenario.needs(
+            .mean(limited.mean, standardDeviation: limited.standardDeviation), alpha: alpha, power: power,
+            isGuardrail: isGuardrail)
+        return CapProposal(cap: cap, oneLook: needs.oneLook, anyTime: needs.anyTime)
+    }
+
     // MARK: Observations
 
-    /// Returns the mean and the standard deviation of the baseline, and the key of the experiment in which they were
-    /// observed; `nil` for the key if the request has them.
+    /// Returns the mean and the standard deviation of the baseline: those of the request, or else those observed in the
+    /// first experiment with enough users.
+    ///
+    /// - Throws: 422 if no experiment has enough users.
     private static func baseline(
         _ request: SampleSizeRequest, _ metric: MetricDefinition, _ sources: [ResultsTotals]
-    ) throws(CoreError) -> (Power.Baseline, Identifier?) {
+    ) throws(CoreError) -> Observed<Power.Baseline> {
         if let mean = request.baseline {
             let value = request.standardDeviation.map { Power.Baseline.mean(mean, standardDeviation: $0) }
-            return (value ?? .rate(mean), nil)
+            return Observed(value: value ?? .rate(mean), source: nil)
         }
         for source in sources {
-            let id = try ExperimentResults.baseline(of: source.experiment, nil).id
-            guard let tally = source.tally.variations.first(where: { $0.variationID == id }),
-                tally.counted >= fewestUsers, tally.goal.converted >= fewestConverted
-            else { continue }
-            let data = VariationData(tally)
-            guard let sample = data.plannedSample(metric), sample.mean.isFinite, sample.variance > 0 else { continue }
-            let value =
-                metric.statistic == .rate && !metric.isAdjusted
-                ? Power.Baseline.rate(sample.mean)
-                : .mean(sample.mean, standardDeviation: sample.variance.squareRoot())
-            return (value, source.experiment.key)
+            if let value = try observedBaseline(metric, in: source) {
+                return Observed(value: value, source: source.experiment.key)
+            }
         }
         throw CoreError(
             .unprocessable,
-            "`baseline` is required, because there are no \(fewestUsers) users of the baseline with \(fewestConverted) who "
-                + "did what '\(metric.key)' counts in \(list(sources))", at: ["baseline"])
+            "`baseline` is required, because there are no \(fewestUsers) users of the baseline with "
+                + "\(fewestConverted) who did what '\(metric.key)' counts in \(list(sources))", at: ["baseline"])
     }
 
-    /// Returns the number of users per day, and the key of the experiment in which they were enrolled; `nil` for the
-    /// key if the request has the number.
-    private static func traffic(
+    /// Returns the mean and the standard deviation of an experiment's baseline; `nil` if it has too few users.
+    private static func observedBaseline(
+        _ metric: MetricDefinition, in source: ResultsTotals
+    ) throws(CoreError) -> Power.Baseline? {
+        let id = try ExperimentResults.baseline(of: source.experiment, nil).id
+        guard let tally = source.tally.variations.first(where: { $0.variationID == id }),
+            tally.counted >= fewestUsers, tally.goal.converted >= fewestConverted
+        else { return nil }
+        let data = VariationData(tally)
+        guard let sample = data.plannedSample(metric), sample.mean.isFinite, sample.variance > 0 else { return nil }
+        guard metric.statistic == .rate, !metric.isAdjusted else {
+            return .mean(sample.mean, standardDeviation: sample.variance.squareRoot())
+        }
+        return .rate(sample.mean)
+    }
+
+    /// Returns the number of users per day: that of the request, or else that of the first experiment in which users
+    /// were enrolled; `nil` if there is none.
+    private static func usersPerDay(
         _ request: SampleSizeRequest, _ sources: [ResultsTotals], of experiment: Experiment, at now: Instant
-    ) -> (Double, Identifier?)? {
-        if let given = request.usersPerDay { return (given, nil) }
+    ) -> Observed<Double>? {
+        if let given = request.usersPerDay { return Observed(value: given, source: nil) }
         for source in sources {
             guard let rate = EnrollmentRate(source.tally.days, at: now).usersPerDay, rate > 0 else { continue }
             let isOwn = source.experiment.id == experiment.id
             // Another experiment may have another share of the same traffic.
             let factor = isOwn || source.experiment.traffic <= 0 ? 1 : experiment.traffic / source.experiment.traffic
-            return (rate * factor, source.experiment.key)
+            return Observed(value: rate * factor, source: source.experiment.key)
         }
         return nil
     }
@@ -239,6 +288,8 @@ public struct SampleSizeEstimate: Sendable {
         sources.map { "'\($0.experiment.key)'" }.joined(separator: ", ")
     }
 }
+
+// MARK: - JSON
 
 extension SampleSizeEstimate {
     /// The numbers of one metric, in the format of the response to `POST /v1/experiments/{key}/plan`.
@@ -256,16 +307,16 @@ extension SampleSizeEstimate {
         object["power_per_metric"] = .number(power)
         object["baseline"] = baselineJSON
         object["traffic"] =
-            traffic.map { traffic in
+            usersPerDay.map { usersPerDay in
                 [
-                    "users_per_day": .number(traffic.usersPerDay),
-                    "from": traffic.source.map { JSONValue($0) } ?? .null,
+                    "users_per_day": .number(usersPerDay.value),
+                    "from": usersPerDay.source.map { JSONValue($0) } ?? .null,
                 ]
             } ?? .null
         object["enrolled"] = .integer(Int64(enrolled.reduce(0, +)))
         object["days"] = Self.json(days)
-        object["one_look"] = json(one)
-        object["any_time"] = json(always)
+        object["one_look"] = json(oneLook)
+        object["any_time"] = json(anyTime)
         object["proposed_cap"] = proposal.map { json($0) } ?? .null
         return .object(object)
     }
@@ -275,21 +326,21 @@ extension SampleSizeEstimate {
         return [
             "cap": .shortest(proposal.cap.cap), "greatest_users": .integer(Int64(greatest.users)),
             "share_of_users": .number(greatest.shareOfUsers), "share_of_sum": .number(greatest.shareOfSum),
-            "one_look": json(proposal.one), "any_time": json(proposal.always),
+            "one_look": json(proposal.oneLook), "any_time": json(proposal.anyTime),
         ]
     }
 
     private var baselineJSON: JSONValue {
-        let (mean, deviation) = (baseline.value.mean, baseline.value.standardDeviation)
-        return [
-            "variation_key": JSONValue(experiment.variations[baselineIndex].key), "mean": .number(mean),
-            "standard_deviation": .number(deviation), "from": baseline.source.map { JSONValue($0) } ?? .null,
+        [
+            "variation_key": JSONValue(experiment.variations[split.baselineIndex].key),
+            "mean": .number(baseline.value.mean), "standard_deviation": .number(baseline.value.standardDeviation),
+            "from": baseline.source.map { JSONValue($0) } ?? .null,
         ]
     }
 
     /// Returns needs in the format of the response, with the number of users of each variation.
     func json(_ needs: Needs) -> JSONValue {
-        let users = needs.users.map { total in shares.map { (total * $0).rounded(.up) } }
+        let users = needs.users.map { total in split.shares.map { (total * $0).rounded(.up) } }
         let variations = zip(experiment.variations, users ?? []).map { variation, users -> JSONValue in
             ["variation_key": JSONValue(variation.key), "users": .shortest(users)]
         }

@@ -4,7 +4,8 @@ public import Definitions
 public import JSON
 import Storage
 
-/// The number of users and days that an experiment needs for all its primary metrics and guardrails together.
+/// The numbers of users and days that an experiment needs: for each of its primary metrics and guardrails, and for all
+/// of them together.
 public struct SampleSizeOverview: Sendable {
     /// A metric with its observations.
     public struct Subject: Sendable {
@@ -29,7 +30,7 @@ public struct SampleSizeOverview: Sendable {
     fileprivate struct Part {
         let role: Verdict.Role
         let metric: Identifier
-        /// The estimate. A failure names the number that is neither in the request nor observed.
+        /// The estimate, or an error about a required number that is neither in the request nor observed.
         let estimate: Result<SampleSizeEstimate, CoreError>
     }
 
@@ -38,7 +39,8 @@ public struct SampleSizeOverview: Sendable {
     /// The estimates for all metrics; empty if the request is about a single metric.
     private let parts: [Part]
 
-    /// - Parameter subjects: at least one metric, the most important first.
+    /// - Parameter subjects: the metrics, the most important first.
+    /// - Returns: `nil` if there are no metrics.
     /// - Throws: 422 if a number that the first metric requires is neither in the request nor observed.
     public init?(
         _ request: SampleSizeRequest, _ rule: SampleSizeEstimate.Rule, _ subjects: [Subject], at now: Instant
@@ -56,32 +58,33 @@ public struct SampleSizeOverview: Sendable {
     }
 
     /// The response to `POST /v1/experiments/{key}/plan`: the numbers of the first metric. If the request is not about
-    /// a single metric, also those of all metrics together and of each.
+    /// a single metric, the response also has the numbers of all metrics together (`all`) and of each (`metrics`).
     public var json: JSONValue {
         guard !parts.isEmpty, var object = first.json.object else { return first.json }
-        object["all"] = together
+        object["all"] = needsOfAllMetrics
         object["metrics"] = .array(parts.map(\.json))
         return .object(object)
     }
 
-    /// The needs for detecting the effects of all metrics in one experiment, with the requested power; null if a metric
-    /// has no numbers.
+    /// The needs for detecting the effects of all metrics in one experiment, with the requested power; null if the
+    /// estimate of any metric has failed.
     ///
-    /// β (1 minus the power) is divided by the number of metrics, so that it bounds the probability of missing any of
-    /// the effects.
-    private var together: JSONValue {
+    /// β (1 minus the power) is divided by the number of metrics. The probability of missing any of the effects is then
+    /// at most β.
+    private var needsOfAllMetrics: JSONValue {
         let estimates = parts.compactMap { try? $0.estimate.get() }
         guard estimates.count == parts.count else { return .null }
         let power = 1 - (1 - first.rule.power) / Double(parts.count)
         let needs = estimates.map { $0.needs(power: power) }
         return [
-            "power_per_metric": .number(power), "one_look": first.json(.greatest(of: needs.map(\.one))),
-            "any_time": first.json(.greatest(of: needs.map(\.always))),
+            "power_per_metric": .number(power), "one_look": first.json(.greatest(of: needs.map(\.oneLook))),
+            "any_time": first.json(.greatest(of: needs.map(\.anyTime))),
         ]
     }
 }
 
 extension SampleSizeOverview.Part {
+    /// The numbers of the metric with its role. After a failure, `missing` explains which number is required.
     fileprivate var json: JSONValue {
         var object = JSONObject()
         object["role"] = .string(role.name)
@@ -99,8 +102,8 @@ extension SampleSizeOverview.Part {
 }
 
 extension SampleSizeEstimate.Needs {
-    /// Returns the greatest numbers of users and days of several metrics; `nil` instead of a number that any of them
-    /// lacks.
+    /// Returns the greatest number of users and the greatest number of days of several metrics. If any metric lacks a
+    /// number, the result lacks it, too.
     fileprivate static func greatest(of needs: [Self]) -> Self {
         func greatest(_ numbers: [Double?]) -> Double? {
             let known = numbers.compactMap { $0 }

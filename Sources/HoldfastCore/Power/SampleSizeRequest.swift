@@ -5,8 +5,8 @@ public import JSON
 import Statistics
 import Storage
 
-/// The body of `POST /v1/experiments/{key}/plan`: which metric, effect or time to estimate, and the numbers that
-/// replace observed ones.
+/// The body of `POST /v1/experiments/{key}/plan`: the metric to estimate, the effect or the time, and numbers to use
+/// instead of observed ones.
 public struct SampleSizeRequest: Sendable {
     /// The goal to estimate; `nil` for a metric.
     private var goal: Identifier?
@@ -18,17 +18,22 @@ public struct SampleSizeRequest: Sendable {
     public var minimumEffect: Double?
     /// The margin by which a guardrail may become worse; `nil` if the metric is not a guardrail.
     public var margin: Double?
+    /// The level of the verdict; `nil` to use that of the experiment.
     public var alpha: Double?
+    /// The required power; `nil` to use that of the experiment.
     public var power: Double?
-    /// The mean of the baseline, and the standard deviation of totals; `nil` to use the observed ones.
+    /// The mean of the baseline; `nil` to use the observed one.
     var baseline: Double?
+    /// The standard deviation of the baseline's users; `nil` to use the observed one.
     var standardDeviation: Double?
     /// The number of users of all variations per day; `nil` to use the observed enrollment.
     var usersPerDay: Double?
-    /// The number of days from now for which the detectable effect is requested, or else the time.
+    /// The number of days from now for which the detectable effect is requested; see ``days(from:)``.
     private var days: Double?
+    /// The time for which the detectable effect is requested, instead of ``days``.
     private var until: Instant?
-    /// The experiment from whose users baseline and traffic are taken; `nil` for this one, or others of its flags.
+    /// The experiment in which baseline and traffic are observed; `nil` for this experiment, or else others of its
+    /// flags.
     public var source: Identifier?
 
     private static let members = [
@@ -42,6 +47,14 @@ public struct SampleSizeRequest: Sendable {
     public init(_ value: JSONValue) throws(CoreError) {
         var faults = FaultCollector()
         let object = try value.object("a plan", knowing: Self.members)
+        readSubject(of: object, &faults)
+        readNumbers(of: object, &faults)
+        source = faults.collect(try object.optionalText("from")).map { Identifier($0) }
+        if let error = CoreError(faults: faults.faults, "nothing was computed") { throw error }
+    }
+
+    /// Reads the goal or the metric.
+    private mutating func readSubject(of object: JSONObject, _ faults: inout FaultCollector) {
         goal = faults.collect(try object.optionalText("goal")).map { Identifier($0) }
         metric = faults.collect(try object.optionalText("metric")).map { Identifier($0) }
         if metric != nil, goal != nil {
@@ -55,6 +68,10 @@ public struct SampleSizeRequest: Sendable {
             }
             if goal == nil { faults.add("`kind` must be given with `goal` only", at: ["kind"]) }
         }
+    }
+
+    /// Reads the effect, the time and the numbers that replace observed ones.
+    private mutating func readNumbers(of object: JSONObject, _ faults: inout FaultCollector) {
         minimumEffect = faults.number(object, "minimum_effect", -1...10, "0.05 for 5% more, or -0.05 for 5% less")
         if minimumEffect.map({ abs($0) < 0.0001 }) ?? false {
             faults.add("`minimum_effect` must be at least 0.0001 in magnitude", at: ["minimum_effect"])
@@ -71,16 +88,18 @@ public struct SampleSizeRequest: Sendable {
         days = faults.number(object, "days", 0...ResultsPower.dayLimit, "14")
         until = faults.collect(try object.optionalTime("until"))
         if days != nil, until != nil { faults.add("`days` and `until` must not be given together", at: ["until"]) }
-        source = faults.collect(try object.optionalText("from")).map { Identifier($0) }
-        if let error = CoreError(faults: faults.faults, "nothing was computed") { throw error }
     }
 
+    /// Whether a goal is to be estimated, without the definition of a metric.
     var isAboutGoal: Bool { goal != nil }
 
-    /// Returns the metrics of the request: the one that it names, or else all metrics that decide the experiment, with
-    /// their roles. If the request has a member that applies to a single metric, only the first.
+    /// Returns the metrics to estimate.
     ///
-    /// - Throws: 422 if there is no metric, or if the metric cannot have this baseline.
+    /// A request for a goal or a metric, and one with an effect, a margin or a baseline, is about a single metric: its
+    /// own, or else the first primary metric. The role is then `nil`. Any other request is about all metrics that
+    /// decide the experiment.
+    ///
+    /// - Throws: 422 if there is no metric, or if the metric cannot have the baseline of the request.
     public func metrics(
         _ rule: SampleSizeEstimate.Rule, of experiment: Experiment, in project: Project
     ) throws(CoreError) -> [(role: Verdict.Role?, metric: MetricDefinition)] {
@@ -92,7 +111,9 @@ public struct SampleSizeRequest: Sendable {
             .map { (role: $0.role, metric: $0.metric) }
     }
 
-    /// Returns the metric that the request names, or else the first primary one.
+    /// Returns the goal or metric of the request, or else the first primary metric.
+    ///
+    /// - Throws: 422 if there is no such metric, or if it cannot have the baseline of the request.
     private func metric(_ rule: SampleSizeEstimate.Rule, in project: Project) throws(CoreError) -> MetricDefinition {
         let found: MetricDefinition
         if let goal {
@@ -117,7 +138,10 @@ public struct SampleSizeRequest: Sendable {
         return found
     }
 
-    /// - Throws: 422 if the request has a baseline that the kind of the metric cannot have.
+    /// Checks the baseline of the request. A rate requires a mean between 0 and 1. Any other metric requires a mean
+    /// other than 0 and a standard deviation.
+    ///
+    /// - Throws: 422 if the metric cannot have the baseline.
     private func checkBaseline(of metric: MetricDefinition) throws(CoreError) {
         guard metric.statistic == .rate else {
             guard (baseline == nil) == (standardDeviation == nil), baseline != 0 else {
@@ -131,8 +155,8 @@ public struct SampleSizeRequest: Sendable {
         guard standardDeviation == nil else {
             throw CoreError(
                 .unprocessable,
-                "`standard_deviation` must be left out for the kind '\(metric.kind.rawValue)': that of a rate follows from "
-                    + "`baseline`", at: ["standard_deviation"])
+                "`standard_deviation` must be left out for the kind '\(metric.kind.rawValue)': that of a rate follows "
+                    + "from `baseline`", at: ["standard_deviation"])
         }
         guard baseline.map({ (1e-6...0.999_999).contains($0) }) ?? true else {
             throw CoreError(
@@ -140,7 +164,7 @@ public struct SampleSizeRequest: Sendable {
         }
     }
 
-    /// Returns the number of days from now for which the detectable effect is requested; `nil` if it is not.
+    /// Returns the number of days from now for which the detectable effect is requested; `nil` if none is requested.
     ///
     /// - Throws: 422 for a time in the past, or more than ten years from now.
     func days(from now: Instant) throws(CoreError) -> Double? {

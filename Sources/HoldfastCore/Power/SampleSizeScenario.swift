@@ -1,14 +1,13 @@
 import Statistics
 
-/// The variations of an experiment with their current and future users, for which a ``SampleSizeEstimate`` computes
-/// what is needed.
+/// The variations of an experiment with their current and future users, and the effect to detect. Computes the needed
+/// users and days for a ``SampleSizeEstimate``.
 struct SampleSizeScenario {
     /// The share of the experiment's users that each variation gets.
     let shares: [Double]
     /// The current number of users of each variation.
     let enrolled: [Double]
-    /// The index of the baseline.
-    let baseline: Int
+    let baselineIndex: Int
     /// The indices of the variations that are compared with the baseline.
     let compared: [Int]
     /// The number of users of all variations per day; `nil` if it is unknown.
@@ -20,7 +19,7 @@ struct SampleSizeScenario {
     /// Whether the effect of interest is a decrease.
     let isDecrease: Bool
 
-    /// The number of users from which on an effect counts as impossible to detect.
+    /// An effect that needs more users than this counts as impossible to detect.
     private static let mostUsers = 1e12
 
     /// Returns the needs for one look that is planned in advance, and for looks at any time.
@@ -31,7 +30,7 @@ struct SampleSizeScenario {
     ///   - isGuardrail: whether the variation must be shown to be no worse than the effect, instead of different.
     func needs(
         _ baseline: Power.Baseline, alpha: Double, power target: Double, isGuardrail: Bool
-    ) -> (one: SampleSizeEstimate.Needs, always: SampleSizeEstimate.Needs) {
+    ) -> (oneLook: SampleSizeEstimate.Needs, anyTime: SampleSizeEstimate.Needs) {
         func power(_ looks: Power.Looks) -> Power {
             Power(
                 of: baseline, alpha: alpha, target: target, looks: looks,
@@ -41,42 +40,56 @@ struct SampleSizeScenario {
         return (needs(power(.one)), needs(power(.any(tuning: ResultsQuery.tuning))))
     }
 
-    /// Returns the needs of the comparison that needs most.
+    /// Returns the needs of the variation whose comparison with the baseline needs most.
     private func needs(_ power: Power) -> SampleSizeEstimate.Needs {
-        var needs = SampleSizeEstimate.Needs()
-        if let effect {
-            needs.users = greatest { index in
-                power.time(toFind: effect, until: Self.mostUsers) { users in
-                    (shares[index] * users, shares[baseline] * users)
-                }
-            }
-            needs.days = greatest { index in
-                usersPerDay.flatMap { rate in
-                    power.time(toFind: effect, until: ResultsPower.dayLimit) { users(index, after: $0, rate) }
-                }
-            }
-        }
-        if let days, let usersPerDay {
-            let magnitude = greatest { index in
-                let (users, baselineUsers) = users(index, after: days, usersPerDay)
-                return power.smallestEffect(users: users, baselineUsers: baselineUsers, decrease: isDecrease)
-                    .map { abs($0) }
-            }
-            // The margin of a guardrail has no sign.
-            let isNegative = isDecrease && power.aim == .difference
-            needs.detectableEffect = magnitude.map { isNegative ? -$0 : $0 }
-        }
-        return needs
+        SampleSizeEstimate.Needs(
+            users: neededUsers(power), days: neededDays(power), detectableEffect: detectableEffect(power))
     }
 
-    /// Returns the numbers of users of a variation and of the baseline after some days.
+    /// Returns the number of users of all variations from which on the effect is detected; `nil` without an effect, or
+    /// if it is impossible to detect.
+    private func neededUsers(_ power: Power) -> Double? {
+        guard let effect else { return nil }
+        return greatest { index in
+            power.time(toFind: effect, until: Self.mostUsers) { users in
+                (shares[index] * users, shares[baselineIndex] * users)
+            }
+        }
+    }
+
+    /// Returns the number of days after which the effect is detected; `nil` without an effect, if the traffic is
+    /// unknown, or if it takes too long.
+    private func neededDays(_ power: Power) -> Double? {
+        guard let effect, let usersPerDay else { return nil }
+        return greatest { index in
+            power.time(toFind: effect, until: ResultsPower.dayLimit) { users(index, after: $0, usersPerDay) }
+        }
+    }
+
+    /// Returns the smallest effect that is detected after ``days``; `nil` if the days or the traffic are unknown, or if
+    /// there is no such effect.
+    private func detectableEffect(_ power: Power) -> Double? {
+        guard let days, let usersPerDay else { return nil }
+        let magnitude = greatest { index in
+            let (users, baselineUsers) = users(index, after: days, usersPerDay)
+            return power.smallestEffect(users: users, baselineUsers: baselineUsers, decrease: isDecrease)
+                .map { abs($0) }
+        }
+        // The margin of a guardrail has no sign.
+        let isNegative = isDecrease && power.aim == .difference
+        return magnitude.map { isNegative ? -$0 : $0 }
+    }
+
+    /// Returns the numbers of users of a variation and of the baseline after a number of days.
     ///
     /// - Parameter rate: the number of users of all variations per day.
     private func users(_ index: Int, after days: Double, _ rate: Double) -> (variation: Double, baseline: Double) {
-        (enrolled[index] + days * rate * shares[index], enrolled[baseline] + days * rate * shares[baseline])
+        (enrolled[index] + days * rate * shares[index], enrolled[baselineIndex] + days * rate * shares[baselineIndex])
     }
 
-    /// Returns the greatest number of all comparisons; `nil` if that of any comparison is `nil`.
+    /// Returns the greatest of the numbers of all compared variations; `nil` if any of them is `nil`.
+    ///
+    /// - Parameter number: returns the number of a variation, given its index.
     private func greatest(_ number: (Int) -> Double?) -> Double? {
         var greatest = 0.0
         for index in compared {

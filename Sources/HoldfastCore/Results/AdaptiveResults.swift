@@ -7,13 +7,16 @@ public import Storage
 
 /// Estimates for an experiment whose bandit has changed the weights of the variations.
 ///
-/// Plain means are biased then: a variation gets many users after it did well, and users of another time may differ.
-/// Each user is therefore weighted with the inverse of the probability of the user's variation (``AdaptiveMeans``). The
-/// probability is the share of the variation in the allocation period in which the user was enrolled.
+/// With changing weights, plain means are biased: a variation gets many users after a time in which it did well, and
+/// users of different times may differ. Each user is therefore weighted with the inverse of the probability of the
+/// user's variation (``AdaptiveMeans``). The probability is the share of the variation in the allocation period in
+/// which the user was enrolled.
 ///
 /// The store counts totals by allocation period (``SeriesDefinition/Content/periods``) only since the experiment has
-/// had its bandit. Users who were exposed earlier are in the tally of all users only. They are the rest that remains
-/// when the periods are subtracted from that tally.
+/// a bandit. Users who were exposed earlier are only in the tally of all users. Their totals are the difference between
+/// that tally and the sum of all periods.
+///
+/// The users are divided into batches. All users of a batch had the same probabilities.
 public struct AdaptiveResults: Sendable {
     /// The weighted samples of a variation.
     struct Samples: Sendable {
@@ -21,7 +24,7 @@ public struct AdaptiveResults: Sendable {
         var value: Sample
     }
 
-    /// The number of users who are counted.
+    /// The number of counted users with known probabilities.
     public let users: Int
     /// The number of users whose variation has an unknown probability. They are excluded.
     public let usersWithoutProbability: Int
@@ -32,7 +35,7 @@ public struct AdaptiveResults: Sendable {
     ///
     /// - Parameters:
     ///   - name: the goal, or the name under which a metric is tallied.
-    ///   - time: when the results were frozen; `nil` for the current ones.
+    ///   - time: the time at which the results were frozen; `nil` for current results.
     /// - Returns: `nil` if the experiment has no bandit, or if its periods are not tallied yet.
     public static func read(
         _ name: Identifier, of experiment: Experiment, in project: Project, frozenAt time: Instant?,
@@ -47,22 +50,22 @@ public struct AdaptiveResults: Sendable {
 
     /// - Parameters:
     ///   - tally: the tally of all users.
-    ///   - periods: the tallies by period. Users who were exposed before the bandit are in `tally` only.
-    ///   - counted: removes users who do not count from a tally.
+    ///   - periods: the tallies by period, without the users who were exposed before the bandit.
+    ///   - counted: returns a tally without the users who do not count.
     init(
         _ tally: ExperimentTally, _ periods: BreakdownTally, of variations: [Identifier],
         _ counted: (ExperimentTally) -> ExperimentTally
     ) {
         let batches = Self.batches(tally, periods, of: variations, counted)
-        let usable = batches.compactMap { batch in batch.probabilities.map { (probabilities: $0, batch: batch) } }
-        let conversions = AdaptiveMeans(
-            usable.map { AdaptiveMeans.Batch(shares: $0.probabilities, samples: $0.batch.conversions) },
-            of: variations.count
-        ).samples
-        let values = AdaptiveMeans(
-            usable.map { AdaptiveMeans.Batch(shares: $0.probabilities, samples: $0.batch.values) },
-            of: variations.count
-        ).samples
+        var conversionBatches: [AdaptiveMeans.Batch] = []
+        var valueBatches: [AdaptiveMeans.Batch] = []
+        for batch in batches {
+            guard let probabilities = batch.probabilities else { continue }
+            conversionBatches.append(AdaptiveMeans.Batch(shares: probabilities, samples: batch.conversions))
+            valueBatches.append(AdaptiveMeans.Batch(shares: probabilities, samples: batch.values))
+        }
+        let conversions = AdaptiveMeans(conversionBatches, of: variations.count).samples
+        let values = AdaptiveMeans(valueBatches, of: variations.count).samples
         samples = zip(conversions, values).map { Samples(conversion: $0, value: $1) }
         usersWithoutProbability = batches.reduce(0) { $0 + ($1.probabilities == nil ? $1.users : 0) }
         users = batches.reduce(0) { $0 + $1.users } - usersWithoutProbability
@@ -72,12 +75,15 @@ public struct AdaptiveResults: Sendable {
 
     /// Users whose variations had the same probabilities.
     private struct Batch {
+        /// The start of the users' enrollment, for the order of the batches.
         let since: Instant
         /// The probability of each variation; `nil` if it is unknown.
         let probabilities: [Double]?
-        /// The unweighted samples of each variation: of the rate, and of the mean value.
+        /// The unweighted samples of the rate, one for each variation.
         let conversions: [Sample]
+        /// The unweighted samples of the mean value, one for each variation.
         let values: [Sample]
+        /// The number of counted users of all variations.
         let users: Int
 
         /// - Parameter shares: the share of each variation in the allocation; `nil` if it is unknown.
@@ -95,14 +101,15 @@ public struct AdaptiveResults: Sendable {
         }
     }
 
-    /// Returns a batch for each allocation period, and one for the users from before the bandit, in the order of time.
+    /// Returns a batch for each allocation period, and a batch for the users from before the bandit, in the order of
+    /// time.
     private static func batches(
         _ tally: ExperimentTally, _ periods: BreakdownTally, of variations: [Identifier],
         _ counted: (ExperimentTally) -> ExperimentTally
     ) -> [Batch] {
         let allocations = Dictionary(tally.periods.map { ($0.number, $0) }, uniquingKeysWith: { first, _ in first })
         let all = counted(tally)
-        // The users from before the bandit: all users, from whom those of each period are subtracted below.
+        // The users from before the bandit: all users, from whom the users of each period are subtracted below.
         var earlier = all.byVariation
         var earlierByPeriod = all.countedByPeriod
         var batches: [Batch] = []
@@ -124,9 +131,10 @@ public struct AdaptiveResults: Sendable {
         return batches.sorted { $0.since < $1.since }
     }
 
-    /// Returns the mean of the shares in the periods before the bandit, weighted by the numbers of users. Of these
-    /// users only the number is known by period, not what they did. One mean for all of them is exact if the ratio
-    /// never changed before the bandit.
+    /// Returns the mean of the shares in the periods before the bandit, weighted by the numbers of users.
+    ///
+    /// For the users from before the bandit, only their number is known by period, but not their totals. They therefore
+    /// form one batch with the mean of the shares. This is exact if the ratio never changed before the bandit.
     ///
     /// - Parameter counted: the numbers of users by period and variation.
     /// - Returns: relative shares; `nil` if there are no users in a period with a known allocation.
@@ -134,7 +142,7 @@ public struct AdaptiveResults: Sendable {
         of variations: [Identifier], _ counted: [Int64: [Identifier: Int]], _ allocations: [Int64: AllocationPeriod]
     ) -> [Double]? {
         var average: [Double]?
-        // In order, so that sums are rounded the same way each time.
+        // Sorted, so that the sums are rounded in the same way each time.
         for (number, byVariation) in counted.sorted(by: { $0.key < $1.key }) {
             let users = Double(variations.reduce(0) { $0 + max(0, byVariation[$1] ?? 0) })
             guard users > 0, let period = allocations[number],
@@ -216,60 +224,5 @@ extension Project {
     /// Whether a bandit changes the weights of an experiment.
     public func hasBandit(_ experiment: Experiment) -> Bool {
         definitions.experiment(id: experiment.id)?.details.bandit != nil
-    }
-}
-
-// MARK: - Looks of a bandit
-
-extension Bandit.Look {
-    /// Reads the users of an experiment, and computes from them what its bandit learns: the chance of each variation to
-    /// be the best one by the first primary metric. If there are none, ``reason`` tells why the weights stay.
-    static func read(
-        _ bandit: Bandit, _ experiment: Experiment, of project: Project, at now: Instant, _ session: any StoreSession
-    ) async throws -> Bandit.Look {
-        var look = Bandit.Look()
-        guard let key = project.metrics(of: experiment).primary.first, let metric = project.definitions.metrics[key]
-        else {
-            look.reason = "the experiment has no primary metric"
-            return look
-        }
-        guard metric.statistic != .ratio else {
-            look.reason = "the metric '\(key)' is a \(metric.kind.rawValue), which no bandit learns from"
-            return look
-        }
-        let totals = try await ResultsReader(ResultsScope(experiment, in: project, .live, at: now), session)
-            .totals(of: metric)
-        guard let periods = totals.periods, let measured = totals.measured, !measured.isFilling else {
-            look.reason = "the users of the metric '\(key)' are still being counted"
-            return look
-        }
-        let ids = experiment.variations.map(\.id)
-        let counted = measured.counted(at: now)
-        let results = AdaptiveResults(measured.tally, periods, of: ids, counted)
-        look.users = results.users
-        let tallies = counted(measured.tally).byVariation
-        let small = experiment.variations.filter { tallies[$0.id]?.counted ?? 0 < bandit.leastUsers }.map(\.key.string)
-        guard small.isEmpty else {
-            look.reason = "fewer than \(bandit.leastUsers) users in \(small.joined(separator: ", "))"
-            return look
-        }
-        guard let chances = results.chances(metric.statistic, isDecrease: metric.direction == .decrease) else {
-            look.reason = "no user has done what the metric '\(key)' counts"
-            return look
-        }
-        look.chances = Dictionary(zip(ids, chances), uniquingKeysWith: { first, _ in first })
-        return look
-    }
-}
-
-extension MeasuredMetric {
-    /// Returns a function that removes users from a tally who may still do what the metric counts, because their time
-    /// window has not ended.
-    fileprivate func counted(at now: Instant) -> (ExperimentTally) -> ExperimentTally {
-        let lastDay = ResultsFilter().lastDay(definition, at: now)
-        return { tally in
-            guard let lastDay else { return tally }
-            return tally.enrolled(on: Int64.min...lastDay)
-        }
     }
 }

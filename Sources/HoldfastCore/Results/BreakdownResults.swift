@@ -6,15 +6,15 @@ public import Storage
 /// The results for each group of users with the same value of an attribute, such as the users of each country. They are
 /// exploratory: no verdict depends on them.
 ///
-/// All comparisons, of each variation in each group, are tested together by the procedure of Benjamini and Hochberg
-/// with always-valid p-values, as secondary metrics are.
+/// The comparisons of all variations in all groups are tested together, like secondary metrics: by the procedure of
+/// Benjamini and Hochberg with always-valid p-values.
 public struct BreakdownResults: Sendable {
-    /// The value of the attribute that the users of a group have.
+    /// The name of a group: the value of the attribute.
     public enum Name: Sendable, Equatable {
         /// The users for whom the attribute had no value.
         case none
         case value(Identifier)
-        /// The users with values that have no group of their own.
+        /// The users with all other values. A breakdown has a limited number of groups.
         case other
     }
 
@@ -22,7 +22,7 @@ public struct BreakdownResults: Sendable {
     public struct Group: Sendable {
         public let name: Name
         public let results: ExperimentResults
-        /// The findings, in the order of the variations; `nil` for the baseline.
+        /// The findings, one for each variation in order; `nil` for the baseline.
         public let findings: [Verdict.Finding?]
     }
 
@@ -44,8 +44,8 @@ public struct BreakdownResults: Sendable {
     ///
     /// - Parameters:
     ///   - name: the goal, or the name under which a metric is tallied.
-    ///   - time: when the results were frozen; `nil` for the current ones.
-    /// - Throws: 422 if the experiment has no such breakdown.
+    ///   - time: the time at which the results were frozen; `nil` for current results.
+    /// - Throws: 422 if the experiment has no breakdown by the attribute.
     public static func read(
         _ attribute: Identifier, _ name: Identifier, of experiment: Experiment, frozenAt time: Instant?,
         _ store: any StoreSession
@@ -59,7 +59,7 @@ public struct BreakdownResults: Sendable {
     /// Returns the series in which the store counts the groups of an attribute.
     ///
     /// - Parameter parameter: the query parameter that names the attribute, for errors.
-    /// - Throws: 422 if the experiment has no such breakdown.
+    /// - Throws: 422 if the experiment has no breakdown by the attribute.
     static func series(
         _ attribute: Identifier, of experiment: Experiment, parameter: String, _ store: any StoreSession
     ) async throws -> TrackedSeries {
@@ -93,23 +93,32 @@ public struct BreakdownResults: Sendable {
         usersWithoutGroup = max(0, whole.counted - found.reduce(0) { $0 + $1.results.counted })
         countsSince = usersWithoutGroup > 0 ? totals.series.since : nil
 
-        // The comparisons of all groups are tested together. The findings have the order of the comparisons: those of
-        // the first group, then those of the second, and so on.
-        let compared = whole.variations.indices.filter { !whole.variations[$0].isBaseline }
-        let comparisons = found.flatMap { group in
-            compared.map { group.results.comparison(.secondary, of: $0) }
-        }
-        let findings = Verdict.findings(comparisons, alpha: 1 - whole.query.confidence)
-        groups = found.enumerated().map { position, group in
-            let own = findings.dropFirst(position * compared.count).prefix(compared.count)
-            return Group(
-                name: group.name, results: group.results,
-                findings: whole.variations.indices.map { index in own.first { $0.variation == index } })
+        let findings = Self.findings(found.map(\.results), of: whole)
+        groups = zip(found, findings).map { group, findings in
+            Group(name: group.name, results: group.results, findings: findings)
         }
     }
 
-    /// Returns the name of a group by its index: 0 for users without a value, then the values in their order, then the
-    /// users with other values.
+    /// Tests the comparisons of all groups together.
+    ///
+    /// - Returns: for each group a finding for each variation; `nil` for the baseline.
+    private static func findings(
+        _ groups: [ExperimentResults], of whole: ExperimentResults
+    ) -> [[Verdict.Finding?]] {
+        let compared = whole.variations.indices.filter { !whole.variations[$0].isBaseline }
+        let comparisons = groups.flatMap { group in
+            compared.map { group.comparison(.secondary, of: $0) }
+        }
+        // The findings have the order of the comparisons: first those of the first group, and so on.
+        let findings = Verdict.findings(comparisons, alpha: 1 - whole.query.confidence)
+        return groups.indices.map { position in
+            let own = findings.dropFirst(position * compared.count).prefix(compared.count)
+            return whole.variations.indices.map { index in own.first { $0.variation == index } }
+        }
+    }
+
+    /// Returns the name of a group by its index; see ``Storage/BreakdownGroup``. The group of users without a value
+    /// comes first, then the groups of the values in order, then the group of all other values.
     private static func name(_ index: Int, _ series: TrackedSeries) -> Name {
         if index == BreakdownGroup.none { return .none }
         guard series.groupValues.indices.contains(index - 1) else { return .other }

@@ -1,14 +1,15 @@
 import Glibc
 import Statistics
 
-/// The difference of a variation from the baseline, with always-valid intervals at the level of the test: an interval
-/// excludes 0 if and only if the test is significant.
+/// The difference of a variation from the baseline, with always-valid intervals. The intervals have the level of the
+/// test, so they exclude 0 if and only if the test is significant.
 public struct EffectSize: Sendable, CustomStringConvertible {
     public let difference: Double
     /// The interval of the difference; `nil` if it is not bounded.
     public internal(set) var differenceInterval: ClosedRange<Double>?
-    /// The difference as a share of the magnitude of the baseline's mean; `nil` if that is 0.
+    /// The difference as a share of the magnitude of the baseline's mean; `nil` if the mean is 0.
     public let lift: Double?
+    /// The interval of the lift; `nil` if it is not bounded.
     public internal(set) var liftInterval: ClosedRange<Double>?
     /// The unit of the metric, for texts.
     private let unit: String
@@ -40,8 +41,8 @@ public struct EffectSize: Sendable, CustomStringConvertible {
 }
 
 extension Verdict {
-    /// Returns a share as a percentage with one decimal, such as `+5.1%` for 0.051. From 10,000% on only the magnitude
-    /// is named.
+    /// Returns a share as a percentage with one decimal, such as `+5.1%` for 0.051. From 10,000% on, the result is only
+    /// `> +10000%` or `< -10000%`.
     static func percent(_ share: Double, signed: Bool = true) -> String {
         guard abs(share) < 100 else { return share > 0 ? "> +10000%" : "< -10000%" }
         let rounded = (share * 1_000).rounded() / 10
@@ -53,6 +54,7 @@ extension Verdict {
         let unit = unit.isEmpty ? "" : " " + unit
         guard number != 0, number.isFinite else { return "0" + unit }
         let scale = pow(10, 3 - floor(log10(abs(number))))
+        // The scale of a number near the limits of Double is infinite or 0. Such a number is not rounded.
         let rounded = scale.isFinite && scale > 0 ? (number * scale).rounded() / scale : number
         return "\(signed && rounded > 0 ? "+" : "")\(rounded)\(unit)"
     }

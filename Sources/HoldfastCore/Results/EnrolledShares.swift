@@ -2,31 +2,33 @@ import Bucketing
 import Statistics
 import Storage
 
-/// The possible splits of the users who are enrolled in an allocation period.
+/// The possible splits of the users who are enrolled in an allocation period, for the test of the sample ratio.
 ///
-/// New users have all bucket values with the same probability, so their split is that of the allocation. Two kinds of
-/// returning users are split otherwise:
-/// - Users whom no earlier allocation enrolled have only the bucket values that it left unassigned. Example: an
-///   allocation gives the values 0 to 4,999 to A and B in equal parts. The next one gives 0 to 7,499 to A, and the rest
-///   to B. Of the users who return, only those with values from 5,000 on are enrolled now, half of them in A instead of
-///   three quarters.
-/// - Users whose variation was removed have the bucket values of that variation.
+/// A new user has every bucket value with the same probability, so new users are split as the allocation says. Two
+/// kinds of returning users are split in other ratios:
+/// - Users whom no earlier allocation has enrolled. They have only bucket values that the earlier allocations left
+///   unassigned. Example: an allocation gives the values 0 to 4,999 to A and B in equal parts, and the next allocation
+///   gives 0 to 7,499 to A and the rest to B. Only returning users with values from 5,000 on are enrolled by the next
+///   allocation. Half of them get A, instead of three quarters.
+/// - Users whose variation was removed. They have the bucket values of that variation.
 ///
-/// The number of returning users is unknown, so the split of a period may be any mixture of these ratios, its
-/// components.
+/// The number of returning users is unknown, so the users of a period may be split in any mixture of these ratios. The
+/// ratios are called the components of the mixture.
 ///
-/// The allocations of a project must be added in their order. The time per allocation is bounded.
+/// The allocations of a project must be added in order. The time per allocation is bounded.
 struct EnrolledShares {
     /// The indices of the variations, by id.
     private let indices: [Identifier: Int]
-    /// Sets of bucket values: for each combination of earlier allocations, the values that none of them has assigned.
+    /// For each combination of earlier allocations, the bucket values that none of them has assigned. A returning user
+    /// may have been there during any combination of allocations.
     private var unassigned = DistinctSets()
-    /// The bucket values that each variation had.
+    /// The sets of bucket values that each variation had in earlier allocations.
     private var former: [Identifier: DistinctSets] = [:]
     /// The number of sets that were compared with a variation or an allocation, so that tests can measure the work.
     private(set) var comparisons = 0
 
-    /// The maximum number of different sets of bucket values that are kept. With more, every split counts as possible.
+    /// The maximum number of different sets of bucket values that are kept. If there are more, every split counts as
+    /// possible.
     static let limit = 256
 
     init(_ variations: [Identifier]) {
@@ -36,7 +38,7 @@ struct EnrolledShares {
     /// Adds the next allocation.
     ///
     /// - Parameter returning: whether the splits of returning users are requested.
-    /// - Returns: the possible splits, as the number of bucket values of each variation. That of new users is the
+    /// - Returns: the components, as the number of bucket values of each variation. The component of new users is the
     ///   first.
     mutating func components(of allocation: TrafficAllocation, returning: Bool = true) -> [[Double]] {
         let ranges = ownedRanges(allocation)
@@ -44,28 +46,56 @@ struct EnrolledShares {
         defer { add(ranges, of: owners) }
         let ofNewUsers = shares(of: .all, ranges)
         guard returning else { return [ofNewUsers] }
-        var components = [ofNewUsers]
-        var known: Set<[Double]> = [ofNewUsers]
-        let sum = ofNewUsers.reduce(0, +)
-        func append(_ shares: [Double]) {
-            let total = shares.reduce(0, +)
-            // A component with the same ratio as new users adds nothing.
-            let differs = zip(shares, ofNewUsers).contains { abs($0 * sum - $1 * total) > 1e-9 * sum * total }
-            if total > 0, differs, known.insert(shares).inserted { components.append(shares) }
-        }
+        var components = Components(ofNewUsers: ofNewUsers)
         let ofRemovedVariations = former.filter { !owners.contains($0.key) }.sorted { $0.key < $1.key }.map(\.value)
-        guard ([unassigned] + ofRemovedVariations).allSatisfy({ !$0.isFull }) else {
-            // Every split is a mixture of those in which one variation has all users.
+        let setsOfReturningUsers = [unassigned] + ofRemovedVariations
+        guard setsOfReturningUsers.allSatisfy({ !$0.isFull }) else {
+            components.appendExtremes()
+            return components.all
+        }
+        for sets in setsOfReturningUsers {
+            for set in sets.elements { components.append(shares(of: set, ranges)) }
+        }
+        return components.limited
+    }
+
+    /// The different components of a period.
+    private struct Components {
+        /// The component of new users is the first.
+        private(set) var all: [[Double]]
+        private var known: Set<[Double]>
+        private let ofNewUsers: [Double]
+
+        init(ofNewUsers: [Double]) {
+            self.ofNewUsers = ofNewUsers
+            all = [ofNewUsers]
+            known = [ofNewUsers]
+        }
+
+        /// Appends a component, unless it is empty or known, or has the same ratio as new users.
+        mutating func append(_ shares: [Double]) {
+            let total = shares.reduce(0, +)
+            let totalOfNewUsers = ofNewUsers.reduce(0, +)
+            // Two ratios are equal if the shares, divided by their totals, are equal except for rounding.
+            let differs = zip(shares, ofNewUsers).contains { share, newShare in
+                abs(share * totalOfNewUsers - newShare * total) > 1e-9 * totalOfNewUsers * total
+            }
+            if total > 0, differs, known.insert(shares).inserted { all.append(shares) }
+        }
+
+        /// Appends the components in which one variation has all users. Every split is a mixture of them.
+        mutating func appendExtremes() {
             for index in ofNewUsers.indices where ofNewUsers[index] > 0 {
                 append(ofNewUsers.indices.map { $0 == index ? 1 : 0 })
             }
-            return components
         }
-        for sets in [unassigned] + ofRemovedVariations {
-            for set in sets.elements { append(shares(of: set, ranges)) }
+
+        /// The components. If there are more than ``Statistics/SampleRatio/componentLimit``, returns fewer components,
+        /// whose mixtures include all of them.
+        var limited: [[Double]] {
+            guard all.count > SampleRatio.componentLimit else { return all }
+            return [ofNewUsers] + SampleRatio.covering(Array(all.dropFirst()))
         }
-        guard components.count > SampleRatio.componentLimit else { return components }
-        return [ofNewUsers] + SampleRatio.covering(Array(components.dropFirst()))
     }
 
     /// Returns the number of bucket values of a set that each variation owns.
@@ -78,7 +108,7 @@ struct EnrolledShares {
         return shares
     }
 
-    /// Remembers the bucket values of each owner, and those that the allocation leaves unassigned.
+    /// Remembers the bucket values of each owner, and the bucket values that the allocation leaves unassigned.
     private mutating func add(_ ranges: [OwnedRange], of owners: Set<Identifier>) {
         for id in owners where former[id]?.isFull != true {
             former[id, default: DistinctSets()].insert(BucketSet(ranges.lazy.filter { $0.owner == id }.map(\.values)))
@@ -119,7 +149,7 @@ struct EnrolledShares {
     }
 }
 
-/// Different sets of bucket values, none empty: at most ``EnrolledShares/limit``.
+/// Different sets of bucket values without the empty set: at most ``EnrolledShares/limit``.
 private struct DistinctSets {
     private(set) var elements: [CountedSet] = []
     private var known: Set<BucketSet> = []
@@ -135,7 +165,7 @@ private struct DistinctSets {
     }
 }
 
-/// A set of bucket values that counts its values in a range in constant time.
+/// A set of bucket values that counts its values in any range in constant time.
 private struct CountedSet {
     let set: BucketSet
     /// The number of values before each word; the last element is the number of all values.
@@ -145,7 +175,13 @@ private struct CountedSet {
 
     init(_ set: BucketSet) {
         self.set = set
-        before = set.words.reduce(into: [0]) { $0.append($0[$0.count - 1] + Int32($1.nonzeroBitCount)) }
+        var before: [Int32] = [0]
+        var count: Int32 = 0
+        for word in set.words {
+            count += Int32(word.nonzeroBitCount)
+            before.append(count)
+        }
+        self.before = before
     }
 
     func count(in values: Range<Int>) -> Int { count(below: values.upperBound) - count(below: values.lowerBound) }
@@ -157,7 +193,7 @@ private struct CountedSet {
     }
 }
 
-/// A set of bucket values as a bit map.
+/// A set of bucket values as a bit map: the bit `value % 64` of the word `value / 64`.
 private struct BucketSet: Hashable {
     fileprivate private(set) var words = [UInt64](repeating: 0, count: (Bucketer.bucketCount + 63) / 64)
 

@@ -26,7 +26,8 @@ extension ExperimentMetrics.Margin: CustomStringConvertible {
 }
 
 extension Project {
-    /// Returns the metrics of an experiment, or of a holdout, whose users are compared in the same way.
+    /// Returns the metrics of an experiment or a holdout. A holdout is compared like an experiment: as an
+    /// ``Experiment`` with the holdout's id.
     public func metrics(of experiment: Experiment) -> ExperimentMetrics {
         let definitions = definitions
         if let holdout = definitions.holdouts[experiment.key], holdout.id == experiment.id { return holdout.metrics }

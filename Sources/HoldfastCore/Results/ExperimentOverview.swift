@@ -7,13 +7,13 @@ public import Storage
 public struct ExperimentOverview: Sendable {
     /// The number of users whom results count.
     public let users: Int
-    /// The counted users of each UTC day of enrollment, in order; only days that have some.
+    /// The counted users of each UTC day of enrollment, in order. Days without users are left out.
     public let days: [(day: ExperimentTally.Day, users: Int)]
     /// The decision by all metrics of the experiment; `nil` if there are none, or if it is neither running nor paused.
     public private(set) var decision: Verdict.Decision?
     /// The key of the variation to ship; `nil` unless the decision is to ship one.
     public private(set) var winner: Identifier?
-    /// The lift of the winner in the first primary metric that it improves.
+    /// The lift of the winner in the first primary metric that it improves; `nil` without a winner or a bounded lift.
     public private(set) var lift: Double?
     /// The state of the users, and the alarms about them.
     let watch: UserWatch
@@ -35,7 +35,7 @@ public struct ExperimentOverview: Sendable {
         return overview
     }
 
-    /// Summarizes an experiment without users, without a query of the store.
+    /// Summarizes an experiment that has no users. The store need not be read.
     init(withoutUsers experiment: Experiment, of project: Project) {
         self.init(experiment, ExperimentTally(), UserWatch(experiment, ExperimentTally()))
         if Self.mayHaveVerdict(experiment, of: project), project.plan(of: experiment) != nil { decision = .continue }
@@ -47,7 +47,7 @@ public struct ExperimentOverview: Sendable {
             && !experiment.annotations.isDraft && !project.metrics(of: experiment).isEmpty
     }
 
-    /// Counts the users. Those of variations that the experiment no longer has do not count.
+    /// Counts the users. Users of variations that the experiment no longer has do not count.
     private init(_ experiment: Experiment, _ tally: ExperimentTally, _ watch: UserWatch) {
         let currentIDs = Set(experiment.variations.map(\.id))
         days = tally.days.compactMap { day in

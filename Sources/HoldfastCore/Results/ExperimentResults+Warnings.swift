@@ -7,7 +7,7 @@ import Storage
 extension ExperimentResults {
     /// A reason to distrust the results.
     public struct Warning: Sendable {
-        /// For programs.
+        /// The kind of warning, for programs.
         public enum Code: String, Sendable, CaseIterable {
             case controlCheckDiffers = "control_check_differs"
             case fewUsersDominate = "few_users_dominate"
@@ -24,13 +24,13 @@ extension ExperimentResults {
         }
 
         public var code: Code
-        /// For people.
+        /// The warning as a sentence, for people.
         public var message: String
     }
 
     // MARK: Verdict
 
-    /// The verdict by these results alone, without the other metrics of the experiment.
+    /// The verdict of these results, without the other metrics of the experiment.
     public var verdict: Verdict {
         let unready = generalUnreadiness + (counted > 0 ? unreadyWarnings : [])
         let comparisons = variations.indices.compactMap { index in
@@ -42,7 +42,7 @@ extension ExperimentResults {
             unready: unready.map(\.message))
     }
 
-    /// The subject of the verdict: a statistic of the goal, or the key of the metric.
+    /// The subject of the verdict: the statistic of the goal, or the key of the metric.
     public var judged: String { measured?.definition.key.string ?? query.metric.rawValue }
 
     // MARK: Groups of warnings
@@ -59,15 +59,15 @@ extension ExperimentResults {
         .compactMap { $0 }
     }
 
-    /// The warnings because of which the users are not comparable.
+    /// The warnings that make the users incomparable. The verdict is then ``Verdict/Decision/invalid``.
     var invalidatingWarnings: [Warning] {
         [sampleRatioWarning, controlCheckWarning, multipleVariationsWarning].compactMap { $0 }
     }
 
-    /// The warnings because of which there is no verdict about the goal or the metric yet.
+    /// The warnings that defer the verdict about this goal or metric.
     var unreadyWarnings: [Warning] { [fillingWarning, goalWarning].compactMap { $0 } }
 
-    /// The warnings because of which there is no verdict about any metric.
+    /// The warnings that defer the verdict about all metrics.
     var generalUnreadiness: [Warning] {
         counted > 0 ? [rangeWarning, filterWarning].compactMap { $0 } : [noExposuresWarning]
     }
@@ -90,12 +90,12 @@ extension ExperimentResults {
     // MARK: Single warnings
 
     private var noExposuresWarning: Warning {
-        // Names the excluded users, because a first test of an experiment is often made with an override.
-        let others = [
+        // Mentions the excluded users, because an experiment is often first tried out with an override.
+        let excludedUsers = [
             chosen > 0 ? "\(chosen) with an override or a forced variation" : nil,
             multipleVariations > 0 ? "\(multipleVariations) with several variations" : nil,
         ].compactMap { $0 }
-        let excluded = others.isEmpty ? "" : "; left out: \(others.joined(separator: ", "))"
+        let excluded = excludedUsers.isEmpty ? "" : "; left out: \(excludedUsers.joined(separator: ", "))"
         return Warning(
             code: .noExposures, message: "no user who counts has been exposed to this experiment yet" + excluded)
     }
@@ -112,7 +112,7 @@ extension ExperimentResults {
     private var sampleRatioWarning: Warning? {
         guard sampleRatio.isMismatch, let p = sampleRatio.pValue else { return nil }
         let counts = variations.filter { $0.expectedShare ?? 0 > 0 }.map { "\($0.name) \($0.tally.counted)" }
-        // With several periods, names those whose own split is broken.
+        // With several periods, mentions those whose own split is broken.
         let broken = sampleRatio.periods.filter { period in
             guard let pValue = period.pValue else { return false }
             return pValue < SampleRatioCheck.threshold
@@ -132,8 +132,8 @@ extension ExperimentResults {
         return Warning(
             code: .filling,
             message:
-                "users who did something before the metric '\(measured.definition.key)' was defined are still being counted; "
-                + "decide when all are")
+                "users who did something before the metric '\(measured.definition.key)' was defined are still being "
+                + "counted; decide when all are")
     }
 
     private var rangeWarning: Warning? {
@@ -141,8 +141,8 @@ extension ExperimentResults {
         return Warning(
             code: .someDays,
             message:
-                "only users who were enrolled on some days count: if the days were chosen by their results, intervals and "
-                + "p-values promise too much; decide by the results of all days")
+                "only users who were enrolled on some days count: if the days were chosen by their results, intervals "
+                + "and p-values promise too much; decide by the results of all days")
     }
 
     private var filterWarning: Warning? {
@@ -150,12 +150,12 @@ extension ExperimentResults {
         return Warning(
             code: .someUsers,
             message:
-                "only \(counted) counts: who looks at many groups will find one that differs; decide by the results of all users, "
-                + "and make another experiment of what you find")
+                "only \(counted) counts: who looks at many groups will find one that differs; decide by the results of "
+                + "all users, and make another experiment of what you find")
     }
 
-    /// Warns that the ratio of the variations was changed. With a bandit, only metrics that it does not weight are
-    /// affected.
+    /// Warns that the ratio of the variations was changed. A bandit's users are weighted for this, so with a bandit
+    /// only a ratio of sums, which is not weighted, has the warning.
     private var changeWarning: Warning? {
         let times = sampleRatio.changes.map(\.rfc3339)
         guard !times.isEmpty else { return nil }
@@ -164,14 +164,15 @@ extension ExperimentResults {
             return Warning(
                 code: .weightsChanged,
                 message:
-                    "the experiment's bandit has changed the ratio of the variations, and a ratio of sums is not weighted by "
-                    + "the probabilities: if users of different times differ, the comparison is biased")
+                    "the experiment's bandit has changed the ratio of the variations, and a ratio of sums is not "
+                    + "weighted by the probabilities: if users of different times differ, the comparison is biased")
         }
         return Warning(
             code: .weightsChanged,
             message:
-                "the ratio of the variations was changed (\(times.joined(separator: ", "))): users are compared only with "
-                + "those who came under the same ratio, and the means of all users may differ otherwise than the lift says"
+                "the ratio of the variations was changed (\(times.joined(separator: ", "))): users are compared only "
+                + "with those who came under the same ratio, and the means of all users may differ otherwise than the "
+                + "lift says"
         )
     }
 
@@ -190,8 +191,8 @@ extension ExperimentResults {
         return Warning(
             code: .controlCheckDiffers,
             message:
-                "control and control-check differ (always-valid p < \(ControlCheck.threshold)), although their users get the same: "
-                + "check the split and the tracking before you believe any difference")
+                "control and control-check differ (always-valid p < \(ControlCheck.threshold)), although their users "
+                + "get the same: check the split and the tracking before you believe any difference")
     }
 
     /// Warns if more than 1% of the users were exposed to several variations.
@@ -201,13 +202,14 @@ extension ExperimentResults {
         return Warning(
             code: .multipleVariations,
             message:
-                "\(multipleVariations) of \(all) users were exposed to more than one variation and are left out: assignments do not stick"
+                "\(multipleVariations) of \(all) users were exposed to more than one variation and are left out: "
+                + "assignments do not stick"
         )
     }
 
+    /// Warns if no user has reached the goal, or has done what the metric counts.
     private var goalWarning: Warning? {
         guard variations.allSatisfy({ $0.tally.goal.converted == 0 }) else { return nil }
-        let others = otherGoals.map(\.string).joined(separator: ", ")
         if let measured {
             return Warning(
                 code: .noConversions,
@@ -215,42 +217,53 @@ extension ExperimentResults {
                     + (measured.isFilling
                         ? " yet; users who did something before it was defined are being counted" : ""))
         }
+        return noConversionsOfGoalWarning
+    }
+
+    /// Warns that no user has reached the goal, with a hint to the reason: a misspelt goal, or one that was reached
+    /// before the exposure.
+    private var noConversionsOfGoalWarning: Warning {
         let goal = query.goal ?? ""
         guard !otherGoals.contains(goal) else {
             return Warning(
                 code: .noConversions,
                 message:
-                    "no user has reached the goal '\(goal)' after being exposed; it was reached only before, which does not count"
+                    "no user has reached the goal '\(goal)' after being exposed; it was reached only before, which "
+                    + "does not count"
             )
         }
+        let list = otherGoals.map(\.string).joined(separator: ", ")
         let hint = Spelling.hint(for: goal, among: otherGoals)
         return Warning(
             code: .noConversions,
             message: "no exposed user has reached the goal '\(goal)'"
-                + (others.isEmpty ? "" : "; goals that were reached: \(others)") + hint)
+                + (list.isEmpty ? "" : "; goals that were reached: \(list)") + hint)
     }
 
-    /// A warning is issued if one user in a thousand has this share of the sum of all values.
+    /// The share of the sum of all values that one user in a thousand must have for a warning.
     private static let dominantShare = 0.2
 
+    /// Warns if a few users have so much of the sum that a cap would shorten the experiment.
     private var dominanceWarning: Warning? {
         guard let userTotals, let proposed = ProposedCap(userTotals),
             proposed.greatest.shareOfSum >= Self.dominantShare
         else { return nil }
-        let (users, shareOfUsers, shareOfSum) = proposed.greatest
-        let who = users == 1 ? "1 user" : "\(users) users"
+        let greatest = proposed.greatest
+        let who = greatest.users == 1 ? "1 user" : "\(greatest.users) users"
         let days = days(with: proposed).map { ", some \(Int($0.rounded(.up))) days" } ?? ""
         return Warning(
             code: .fewUsersDominate,
             message:
-                "\(who) (\(Self.percent(shareOfUsers)) of them) have \(Self.percent(shareOfSum)) of the sum of '\(subject)': with a "
-                + "cap of \(proposed.cap.shortest) an effect would take \(Self.percent(proposed.users)) of the "
-                + "users\(days); set the cap of a metric before the next experiment starts, because one that is chosen by its "
-                + "results decides them")
+                "\(who) (\(Self.percent(greatest.shareOfUsers)) of them) have \(Self.percent(greatest.shareOfSum)) of "
+                + "the sum of '\(subject)': with a cap of \(proposed.cap.shortest) an effect would take "
+                + "\(Self.percent(proposed.users)) of the users\(days); set the cap of a metric before the next "
+                + "experiment starts, because one that is chosen by its results decides them")
     }
 
     /// Returns the number of days from now until always-valid intervals detect the effect of interest with a cap, in
-    /// the variation that takes longest; `nil` if there is no such effect, or if it takes more than ten years.
+    /// the variation that takes longest.
+    ///
+    /// - Returns: `nil` if there is no effect of interest, or if it takes more than ten years.
     private func days(with proposed: ProposedCap) -> Double? {
         let effect = query.effect ?? measured?.definition.minimumEffect
         guard let effect, let baseline, let estimate = measured == nil ? baseline.value : baseline.metric else {
@@ -274,7 +287,7 @@ extension ExperimentResults {
         return longest
     }
 
-    /// Formats a share for texts: with one decimal below 10%.
+    /// Formats a share for texts, such as `4.2%` or `37%`: with one decimal below 10%.
     private static func percent(_ share: Double) -> String {
         let percent = share * 100
         return percent < 10 ? "\((percent * 10).rounded() / 10)%" : "\(Int(percent.rounded()))%"

@@ -6,13 +6,14 @@ public import Storage
 
 /// The results of an experiment for one goal or metric: each variation compared with the baseline.
 ///
-/// They are computed from tallies, which the store keeps by variation and day of enrollment:
+/// The results are computed from tallies, which the store keeps by variation and day of enrollment:
 /// 1. The query restricts the days of enrollment (``ResultsQuery/enrolledOn``), and excludes users whose time window
 ///    has not ended (``enrolledUntil``).
 /// 2. The split of the users is compared with the traffic allocation (``sampleRatio``). This also determines the ranges
 ///    of days in which the ratio of the variations did not change.
 /// 3. Each variation is compared with the baseline within each of these ranges, and the differences are combined
-///    (``VariationData``). A bandit changes the ratio all the time, so its users are weighted instead (``adaptive``).
+///    (``VariationData``). A bandit changes the ratio all the time, so the users of its experiment are weighted instead
+///    (``adaptive``).
 ///
 /// ``Warning`` and ``verdict`` interpret the results.
 public struct ExperimentResults: Sendable {
@@ -47,7 +48,7 @@ public struct ExperimentResults: Sendable {
         public var estimate: Estimate
     }
 
-    /// A variation that was removed from the experiment. Its users are excluded unless it is added again.
+    /// A variation that was removed from the experiment. Its users are excluded, unless the variation is added again.
     public struct RemovedVariation: Sendable {
         public var id: Identifier
         /// The key of the variation; `nil` if the datafile does not have it.
@@ -86,7 +87,7 @@ public struct ExperimentResults: Sendable {
     /// When the totals were frozen by a conclusion; `nil` for current totals.
     public let frozenAt: Instant?
     public let query: ResultsQuery
-    /// The metric that is compared; `nil` if a goal is.
+    /// The metric that is compared; `nil` if a goal is compared.
     public let measured: MeasuredMetric?
     /// The experiment's variations in their order.
     public let variations: [VariationResult]
@@ -98,8 +99,8 @@ public struct ExperimentResults: Sendable {
     public let enrollment: EnrollmentRate
     /// The A/A test; `nil` unless the experiment has both `control` and `control-check`.
     public let controlCheck: ControlCheck?
-    /// The last UTC day of enrollment whose users count, if the metric requires a complete time window; `nil` if all
-    /// users count.
+    /// The last UTC day of enrollment whose users count. Users who were enrolled later are excluded because their time
+    /// window has not ended. `nil` if all users count.
     public let enrolledUntil: Int64?
     /// Other goals that exposed users reached; empty unless nobody reached the requested goal.
     public let otherGoals: [Identifier]
@@ -109,14 +110,16 @@ public struct ExperimentResults: Sendable {
     public let adaptive: AdaptiveResults?
     /// The results by the values of an attribute; `nil` if they were not requested.
     public internal(set) var breakdown: BreakdownResults?
-    /// The totals of single users; `nil` if few users cannot have most of the sum.
+    /// The totals of single users; `nil` if a few users cannot have most of the sum.
     var userTotals: UserTotals?
 
     /// - Parameters:
-    ///   - measured: the metric to compare, whose tally is `tally`; `nil` to compare a goal.
-    ///   - periods: `tally` by allocation periods, for the weights of an experiment with a bandit.
+    ///   - tally: the tally of the goal or the metric.
+    ///   - measured: the metric to compare; `nil` to compare a goal.
+    ///   - periods: the parts of `tally` by allocation period, for an experiment with a bandit.
+    ///   - otherGoals: other goals that exposed users reached, for a warning.
     ///   - formerKeys: the keys of former variations of the experiment, by id.
-    ///   - frozenAt: when the totals were frozen; `nil` for current totals.
+    ///   - frozenAt: the time at which the totals were frozen; `nil` for current totals.
     ///   - now: the time of the query.
     /// - Throws: 422 if the baseline does not exist.
     public init(
@@ -146,20 +149,19 @@ public struct ExperimentResults: Sendable {
 
         let counted = selection.counted(tally)
         let currentIDs = Set(experiment.variations.map(\.id))
-        let variationTallies = counted.variations
-        removedVariations =
-            variationTallies
-            .filter { !currentIDs.contains($0.variationID) && $0.users != UserCounts() }
+        let allTallies = counted.variations
+        let currentTallies = allTallies.filter { currentIDs.contains($0.variationID) }
+        let removedTallies = allTallies.filter { !currentIDs.contains($0.variationID) }
+        removedVariations = removedTallies.filter { $0.users != UserCounts() }
             .map { RemovedVariation(id: $0.variationID, key: formerKeys[$0.variationID], users: $0.users) }
         days = counted.days.map { day in
             ExperimentTally.Day(
                 day: day.day, variations: day.variations.filter { currentIDs.contains($0.variationID) })
         }
 
+        // A bandit's users are weighted, so they are not divided by ranges of days.
         let users = UsersByVariation(counted, by: adaptive == nil ? sampleRatio.daysByRatio : [])
-        let hasValues =
-            measured == nil
-            && variationTallies.contains { currentIDs.contains($0.variationID) && $0.goal.hasValues }
+        let hasValues = measured == nil && currentTallies.contains { $0.goal.hasValues }
         let samples = adaptive?.samples
         let baselineIndex = experiment.variations.firstIndex { $0.id == baseline.id }
         let comparer = VariationComparer(
@@ -167,14 +169,8 @@ public struct ExperimentResults: Sendable {
             definition: measured?.definition, hasValues: hasValues, users: users, enrollment: enrollment, query: query)
         let steps = Self.steps(
             measured, selection.counted, of: experiment, against: baseline.id, by: sampleRatio.daysByRatio, query)
-        let weights = experiment.shares
-        var results: [VariationResult] = []
-        for (index, variation) in experiment.variations.enumerated() {
-            results.append(
-                comparer.result(
-                    of: variation, samples?[index], weight: weights[variation.id] ?? 0,
-                    expectedShare: sampleRatio.expectedShares?[index], steps: steps[variation.id] ?? []))
-        }
+        let results = comparer.results(
+            of: experiment, samples, expectedShares: sampleRatio.expectedShares, steps: steps)
         variations = results
         controlCheck = Self.controlCheck(results, measured?.definition, hasValues: hasValues) { id in
             let index = experiment.variations.firstIndex { $0.id == id }
@@ -185,7 +181,7 @@ public struct ExperimentResults: Sendable {
     /// The goal or the key of the metric that is compared.
     public var subject: Identifier { query.goal ?? measured?.definition.key ?? "" }
 
-    /// Returns the estimate for the verdict: that of the metric, or of the statistic of the goal that the query names.
+    /// Returns the estimate for the verdict: of the metric, or of the statistic of the goal that the query names.
     public func estimate(of variation: VariationResult) -> Estimate? {
         guard measured == nil else { return variation.metric }
         return query.metric == .conversion ? variation.conversion : variation.value
@@ -210,7 +206,7 @@ public struct ExperimentResults: Sendable {
 
     // MARK: Users who count
 
-    /// The restriction of an experiment's users by their days of enrollment.
+    /// Selects the users who count by their days of enrollment.
     private struct UserSelection {
         /// The days that the query requests; `nil` for all.
         let enrolledOn: ClosedRange<Int64>?
@@ -235,7 +231,7 @@ public struct ExperimentResults: Sendable {
     /// did not change.
     private struct UsersByVariation {
         private let tallies: [Identifier: VariationTally]
-        /// The tallies by range; empty if there is only one range.
+        /// The tallies of each range, by variation; empty if there is only one range.
         private let parts: [Identifier: [VariationTally]]
 
         init(_ tally: ExperimentTally, by ranges: [ClosedRange<Int64>]) {
@@ -244,8 +240,8 @@ public struct ExperimentResults: Sendable {
             for (index, range) in ranges.enumerated() where ranges.count > 1 {
                 for part in tally.enrolled(on: range).variations {
                     let id = part.variationID
-                    let none = VariationTally(variationID: id)
-                    parts[id, default: ranges.map { _ in none }][index] = part
+                    let empty = VariationTally(variationID: id)
+                    parts[id, default: ranges.map { _ in empty }][index] = part
                 }
             }
             self.parts = parts
@@ -253,6 +249,9 @@ public struct ExperimentResults: Sendable {
 
         func tally(of id: Identifier) -> VariationTally { tallies[id] ?? VariationTally(variationID: id) }
 
+        /// Returns the samples of a variation.
+        ///
+        /// - Parameter adaptive: the weighted samples, if the experiment has a bandit.
         func data(of id: Identifier, _ adaptive: AdaptiveResults.Samples? = nil) -> VariationData {
             VariationData(tally(of: id), parts[id], adaptive)
         }
@@ -260,7 +259,7 @@ public struct ExperimentResults: Sendable {
 
     // MARK: Comparisons
 
-    /// Compares variations with the baseline, one at a time.
+    /// Compares variations with the baseline.
     private struct VariationComparer {
         let baselineID: Identifier
         let baseline: VariationData
@@ -272,10 +271,30 @@ public struct ExperimentResults: Sendable {
         let enrollment: EnrollmentRate
         let query: ResultsQuery
 
+        /// Returns the estimates of all variations, in order.
+        ///
+        /// - Parameters:
+        ///   - samples: the weighted samples of the variations, if the experiment has a bandit.
+        ///   - expectedShares: the expected share of the users of each variation; `nil` if it is unknown.
+        ///   - steps: the steps of a funnel, by variation.
+        func results(
+            of experiment: Experiment, _ samples: [AdaptiveResults.Samples]?, expectedShares: [Double]?,
+            steps: [Identifier: [Step]]
+        ) -> [VariationResult] {
+            let weights = experiment.shares
+            return experiment.variations.enumerated().map { index, variation in
+                result(
+                    of: variation, samples?[index], weight: weights[variation.id] ?? 0,
+                    expectedShare: expectedShares?[index], steps: steps[variation.id] ?? [])
+            }
+        }
+
+        /// Returns the estimates of a variation, compared with the baseline.
+        ///
         /// - Parameters:
         ///   - adaptive: the weighted samples of the variation, if the experiment has a bandit.
-        ///   - weight: the variation's share of the current traffic.
-        func result(
+        ///   - weight: the variation's share of the current traffic, in hundredths of a percent.
+        private func result(
             of variation: Variation, _ adaptive: AdaptiveResults.Samples?, weight: Int, expectedShare: Double?,
             steps: [Step]
         ) -> VariationResult {
@@ -297,7 +316,11 @@ public struct ExperimentResults: Sendable {
         }
     }
 
-    /// Returns the steps of a funnel for each variation.
+    /// Returns the steps of a funnel for each variation; none for any other metric.
+    ///
+    /// - Parameters:
+    ///   - counted: returns a tally without the users who do not count.
+    ///   - ranges: the ranges of days within which variations are compared.
     private static func steps(
         _ measured: MeasuredMetric?, _ counted: (ExperimentTally) -> ExperimentTally, of experiment: Experiment,
         against baselineID: Identifier, by ranges: [ClosedRange<Int64>], _ query: ResultsQuery
@@ -338,6 +361,8 @@ public struct ExperimentResults: Sendable {
     }
 
     /// Returns the A/A test; `nil` unless the experiment has both `control` and `control-check`.
+    ///
+    /// - Parameter data: returns the samples of a variation.
     private static func controlCheck(
         _ variations: [VariationResult], _ definition: MetricDefinition?, hasValues: Bool,
         _ data: (Identifier) -> VariationData

@@ -4,18 +4,23 @@ public import Storage
 
 /// Selects and sorts a project's experiments for a page of a list.
 public struct ExperimentSelection: Sendable {
-    /// The property by which experiments are sorted. ``created`` is the order of the datafile, ``day`` the day of the
-    /// first user.
+    /// The property by which experiments are sorted.
     public enum Order: String, Sendable, CaseIterable {
-        case created, key, name, status, verdict, traffic, owner, tags, users, day, alarms
+        /// The order of the datafile.
+        case created
+        case key, name, status, verdict, traffic, owner, tags, users
+        /// The day of the first user.
+        case day
+        /// The number of warnings.
+        case alarms
     }
 
     /// The experiments of a page, with the numbers that filters show.
     public struct Page: Sendable {
         public var experiments: [Experiment]
-        /// The number of experiments that meet all conditions.
+        /// The number of experiments that meet all conditions, on all pages.
         public var total = 0
-        /// The number of experiments that meet all other conditions, by status.
+        /// For each status, the number of experiments that meet all conditions other than the one of the status.
         public var statuses: [String: Int] = [:]
     }
 
@@ -23,7 +28,9 @@ public struct ExperimentSelection: Sendable {
     public var text: String?
     /// The names of statuses in the API; empty for all.
     public var statuses: Set<String> = []
+    /// The owner of the experiments; `nil` for all experiments.
     public var owner: String?
+    /// A tag that the experiments have; `nil` for all experiments.
     public var tag: Identifier?
     public var order = Order.created
     public var isDescending = true
@@ -54,7 +61,7 @@ public struct ExperimentSelection: Sendable {
         return page
     }
 
-    /// Whether an experiment meets all conditions except the one of its status.
+    /// Whether an experiment meets all conditions other than the one of the status.
     private func matches(_ experiment: Experiment, _ details: ExperimentDetails?) -> Bool {
         if let owner, owner.isEmpty || details?.owner != owner { return false }
         if let tag, details?.tags.contains(tag) != true { return false }
@@ -63,7 +70,8 @@ public struct ExperimentSelection: Sendable {
         return searched.contains { $0.lowercased().contains(text) }
     }
 
-    /// Sorts experiments. Experiments with equal values keep the order of the datafile, in descending order reversed.
+    /// Sorts experiments. Experiments with equal values are in the order of the datafile, which is reversed in
+    /// descending order.
     private func sorted(
         _ experiments: [Experiment], _ definitions: ProjectDefinitions, _ enrolled: [Identifier: EnrolledUsers],
         _ findings: [Identifier: ExperimentMonitor.Finding]
@@ -74,8 +82,8 @@ public struct ExperimentSelection: Sendable {
         func sorted<Value: Comparable>(_ value: (Experiment) -> Value) -> [Experiment] {
             let valued = experiments.enumerated().map { (value: value($1), index: $0, experiment: $1) }
             return valued.sorted { left, right in
-                if left.value == right.value { return isDescending != (left.index < right.index) }
-                return isDescending != (left.value < right.value)
+                let isEarlier = left.value == right.value ? left.index < right.index : left.value < right.value
+                return isDescending ? !isEarlier : isEarlier
             }.map(\.experiment)
         }
         switch order {
@@ -95,16 +103,19 @@ public struct ExperimentSelection: Sendable {
                 return tags.map { $0.string.lowercased() }.joined(separator: ",")
             }
         case .users: return sorted { enrolled[$0.id]?.count ?? 0 }
-        // Experiments that have had users for longer come later in ascending order.
+        // In ascending order, experiments without users come first, then the one with the latest first user.
         case .day: return sorted { enrolled[$0.id].map { -$0.firstDay } ?? .min }
         case .alarms: return sorted { findings[$0.key]?.warnings.count ?? 0 }
         case .verdict: return sorted { Attention($0, findings[$0.key]) }
         }
     }
 
-    /// Returns the owners and the tags of a project's experiments, sorted: the first `limit` of each.
+    /// Returns the owners and the tags of a project's experiments, sorted.
+    ///
+    /// - Parameter limit: the maximum number of owners, and of tags.
     public static func labels(of project: Project, limit: Int) -> (owners: [String], tags: [String]) {
-        var owners: Set<String> = [], tags: Set<String> = []
+        var owners: Set<String> = []
+        var tags: Set<String> = []
         for experiment in project.definitions.experiments {
             if !experiment.details.owner.isEmpty { owners.insert(experiment.details.owner) }
             for tag in experiment.details.tags { tags.insert(tag.string) }

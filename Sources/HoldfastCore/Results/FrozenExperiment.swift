@@ -3,7 +3,8 @@ public import Definitions
 public import JSON
 import Storage
 
-/// The definition of an experiment at the time when its results were frozen.
+/// The definition of an experiment at the time when its results were frozen. The store keeps it with the results, so
+/// that they do not change with later definitions.
 public struct FrozenExperiment: Sendable {
     public let experiment: Experiment
     /// The keys of former variations, by id.
@@ -21,8 +22,10 @@ public struct FrozenExperiment: Sendable {
         retiredVariations = ProjectDefinitions(compiled).retiredVariations(of: experiment)
     }
 
-    /// Returns the definition of an experiment to store with its frozen results. It has no user ids (whitelists), and
-    /// no references to other parts of the datafile (audiences).
+    /// Returns the definition of an experiment to store with its frozen results.
+    ///
+    /// The whitelist is left out, so that user ids are not kept. Audiences are left out, because they refer to other
+    /// parts of the datafile, and results do not need them.
     static func definition(of source: JSONObject) -> JSONValue {
         var definition = source
         definition["forcedVariations"] = [:]
@@ -36,7 +39,9 @@ extension ProjectDefinitions {
     /// Returns the experiments that a change of the definitions concludes. The store freezes their results with the
     /// change.
     ///
-    /// - Parameter edit: what differs, if it is known.
+    /// - Parameters:
+    ///   - former: the definitions before the change; `nil` if there are none.
+    ///   - edit: the elements that differ; `nil` to compare all experiments.
     func freezes(since former: ProjectDefinitions?, _ edit: DatafileEdit? = nil) -> [ResultsFreeze] {
         let candidates = edit.map { experiments.elements(at: $0.experiments) } ?? Array(experiments)
         return candidates.compactMap { experiment in

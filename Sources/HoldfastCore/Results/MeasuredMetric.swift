@@ -12,10 +12,10 @@ public struct MeasuredMetric: Sendable {
     public let definition: MetricDefinition
     /// Whether events from before the metric was defined are still being added to the totals.
     public let isFilling: Bool
-    /// The tallies lack events that were received before this time, because they had been deleted when the metric was
-    /// defined; `nil` if they lack none.
+    /// The time from which on received events count; `nil` if all events count. Earlier events had been deleted when
+    /// the metric was defined.
     public let countsSince: Instant?
-    /// The tally of each step of a funnel; a single one for other metrics.
+    /// The tally of each step of a funnel; a single tally for other metrics.
     let tallies: [ExperimentTally]
     /// The names under which the tallies are stored.
     public let names: [Identifier]
@@ -33,7 +33,7 @@ public struct MeasuredMetric: Sendable {
 
     /// Reads the tallies of a metric of an experiment.
     ///
-    /// - Parameter time: when the results were frozen; `nil` for the current ones.
+    /// - Parameter time: the time at which the results were frozen; `nil` for current results.
     /// - Returns: the metric, and the frozen totals if there are any.
     public static func read(
         _ definition: MetricDefinition, of experimentID: Identifier, frozenAt time: Instant?,
@@ -55,12 +55,13 @@ public struct MeasuredMetric: Sendable {
         }
         let series = try await store.read(.series(experimentID: experimentID)).first { $0.definition == needed }
         var tallies: [ExperimentTally] = []
-        // If the series is not tracked yet, a name without totals is read: the tally then has only the numbers of
-        // users.
+        // The store may not track the series yet. It has no totals under this name, so the tally has only the numbers
+        // of users.
         let names = series?.names ?? [TrackedSeries.unknownName]
         for name in names { tallies.append(try await tally(name)) }
         let firstDay = tallies[0].days.first?.day
         let since = series?.since ?? .epoch
+        // Users who were enrolled before the series was tracked lack events.
         let lacksEvents = firstDay.map { $0 < since.day } ?? false
         let measured = MeasuredMetric(
             definition, tallies, names: names, isFilling: series?.state != .filled,
@@ -70,7 +71,7 @@ public struct MeasuredMetric: Sendable {
 
     /// Returns the metric for some of the users.
     ///
-    /// - Parameter tallies: the tally of these users; for a funnel that of each step, or of the last one.
+    /// - Parameter tallies: the tally of these users. A funnel has a tally for each step, or only for the last step.
     public func of(_ tallies: [ExperimentTally]) -> MeasuredMetric {
         MeasuredMetric(definition, tallies, names: names, isFilling: isFilling, countsSince: countsSince)
     }
@@ -78,7 +79,7 @@ public struct MeasuredMetric: Sendable {
     /// The name under which ``tally`` is stored.
     public var name: Identifier { names.last ?? TrackedSeries.unknownName }
 
-    /// The tally that the metric compares; for a funnel that of its last step.
+    /// The tally that the metric compares; for a funnel the tally of the last step.
     public var tally: ExperimentTally { tallies.last ?? ExperimentTally() }
 }
 
@@ -92,8 +93,8 @@ extension VariationData {
             adjustment: definition.isAdjusted ? .decides : .none, query)
     }
 
-    /// Returns the sample whose variance determines the sample size of a metric: the adjusted one, if the metric is
-    /// adjusted.
+    /// Returns the sample whose variance determines the sample size of a metric: the sample adjusted by CUPED if the
+    /// metric is adjusted, and the plain sample otherwise.
     func plannedSample(_ definition: MetricDefinition) -> Sample? {
         guard definition.isAdjusted, adaptive == nil, value.squaresBefore > 0 else {
             return sample(definition.statistic)
@@ -101,7 +102,7 @@ extension VariationData {
         return Sample(count: users, mean: value.mean, variance: value.residualVariance)
     }
 
-    /// Returns the power of the comparison of a metric. The effect of interest is that of the query, or else the
+    /// Returns the power of the comparison of a metric. The effect of interest is the effect of the query, or else the
     /// metric's minimum effect.
     ///
     /// - Parameter rates: the numbers of users enrolled per day.

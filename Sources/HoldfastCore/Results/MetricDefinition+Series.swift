@@ -5,8 +5,10 @@ import JSON
 public import Storage
 
 extension MetricDefinition {
-    /// The computation over users' events that the metric needs; `nil` if the totals of the goal, which the store
-    /// always counts, are sufficient.
+    /// The computation over users' events that the metric needs. The store keeps its totals.
+    ///
+    /// `nil` if the metric needs only the count and the sum of a goal: the store always counts these, with the sum
+    /// before the exposure as the standard covariate.
     public var series: SeriesDefinition? {
         let end = window.map { TimeSpan(days: $0) }
         let covariate = covariate
@@ -31,6 +33,7 @@ extension MetricDefinition {
         }
     }
 
+    /// The values from before the exposure by which CUPED adjusts the metric.
     private var covariate: SeriesDefinition.Covariate {
         switch adjustment {
         case .none: .standard
@@ -39,8 +42,8 @@ extension MetricDefinition {
         }
     }
 
-    /// The cap of a rate that is adjusted by CUPED. It is then the mean of sums of events, so the cap of 1 makes a user
-    /// count once, both before and after the exposure.
+    /// The cap of the number of events per user for a rate. CUPED treats a rate as a mean of numbers of events, so with
+    /// the cap of 1 a user counts once, both before and after the exposure. A rate that is not adjusted needs no cap.
     private var rateCap: Double? { adjustment == .none ? nil : 1 }
 }
 
@@ -49,8 +52,8 @@ extension MetricDefinition.Term {
 }
 
 extension ProjectDefinitions {
-    /// The computations over users' events for the metrics, breakdowns and bandits of experiments, and for holdouts; by
-    /// the id of the experiment or holdout. The store keeps the totals of each.
+    /// The computations over users' events for the metrics, breakdowns and bandits of experiments and for holdouts, by
+    /// the id of the experiment or holdout. The store keeps the totals of each computation.
     public var series: [Identifier: [SeriesDefinition]] {
         var series: [Identifier: [SeriesDefinition]] = [:]
         func add(_ measured: ExperimentMetrics, of id: Identifier, hasBandit: Bool = false) {

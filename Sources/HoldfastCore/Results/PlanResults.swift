@@ -10,10 +10,10 @@ public struct PlanResults: Sendable {
     public struct Metric: Sendable {
         public let role: Verdict.Role
         public let results: ExperimentResults
-        /// The findings, in the order of the variations; `nil` for the baseline.
+        /// The findings, one for each variation in order; `nil` for the baseline.
         public let findings: [Verdict.Finding?]
         /// The findings about the share of users with any event of a guardrail, in the same order; empty if the share
-        /// is not watched. See ``Verdict/Role/shareOfGuardrail(margin:)``.
+        /// is not tested. See ``Verdict/Role/shareOfGuardrail(margin:)``.
         public let shareFindings: [Verdict.Finding?]
 
         /// The warnings about this metric only.
@@ -26,8 +26,8 @@ public struct PlanResults: Sendable {
     public let alpha: Double
 
     /// - Parameters:
-    ///   - metrics: the metrics of one experiment, at least one.
-    ///   - alpha: must equal 1 minus the confidence of the metrics' queries.
+    ///   - metrics: the metrics of one experiment.
+    ///   - alpha: the level, which must equal 1 minus the confidence of the metrics' queries.
     /// - Returns: `nil` if there are no metrics.
     public init?(_ metrics: [(role: Verdict.Role, results: ExperimentResults)], alpha: Double) {
         guard let first = metrics.first?.results else { return nil }
@@ -36,7 +36,7 @@ public struct PlanResults: Sendable {
         let compared = names.indices.filter { $0 != baseline }
         let shareRoles = metrics.map { role, results in results.shareRole(role) }
 
-        // First the comparisons of all metrics, then those of the watched shares of users.
+        // First the comparisons of all metrics, then the comparisons of shares of users.
         var comparisons: [Verdict.Comparison] = []
         for (role, results) in metrics {
             comparisons += compared.map { results.comparison(role, of: $0) }
@@ -52,7 +52,7 @@ public struct PlanResults: Sendable {
         self.verdict = verdict
         self.alpha = alpha
 
-        // The findings have the order of the comparisons, so those of the next metric are taken from the front.
+        // The findings have the order of the comparisons, so the findings of the next metric are at the front.
         var remaining = verdict.findings[...]
         func takeFindings() -> [Verdict.Finding?] {
             let own = remaining.prefix(compared.count)
@@ -68,14 +68,15 @@ public struct PlanResults: Sendable {
         }
     }
 
-    /// The results that all metrics share: users, split and variations.
+    /// The results of the first metric, for the users, the split and the variations, which all metrics share.
     public var common: ExperimentResults { metrics[0].results }
 
     /// The warnings that are not about one metric.
     public var warnings: [ExperimentResults.Warning] { common.generalWarnings }
 }
 
-/// The metrics of an experiment, deciding and secondary, in the order of importance.
+/// The metrics of an experiment or a holdout, in the order of importance: primary metrics, guardrails, secondary
+/// metrics.
 public struct MeasuredPlan: Sendable {
     public let metrics: [(role: Verdict.Role, metric: MetricDefinition)]
     /// The probability of ever deciding for a difference that does not exist.
@@ -85,9 +86,7 @@ public struct MeasuredPlan: Sendable {
 }
 
 extension Project {
-    /// Returns the plan of an experiment, or the metrics of a holdout.
-    ///
-    /// - Returns: `nil` if there are no metrics.
+    /// Returns the plan of an experiment or a holdout; `nil` if it has no metrics.
     public func plan(of experiment: Experiment) -> MeasuredPlan? {
         let definitions = definitions
         let measured = metrics(of: experiment)
@@ -126,8 +125,8 @@ extension Verdict {
 }
 
 extension ExperimentResults {
-    /// Returns a variation's comparison for the verdict. It has no evidence while a warning says that the metric is not
-    /// ready.
+    /// Returns a variation's comparison for the verdict. The comparison has no evidence while the metric has a warning
+    /// of ``unreadyWarnings``.
     func comparison(_ role: Verdict.Role, of index: Int) -> Verdict.Comparison {
         let estimate = role.isShareOfUsers ? variations[index].conversion : self.estimate(of: variations[index])
         return comparison(role, of: index, unreadyWarnings.isEmpty ? estimate?.comparison?.evidence : nil)
@@ -140,8 +139,10 @@ extension ExperimentResults {
             unit: role.isShareOfUsers ? "" : measured?.definition.unit ?? "", variation: index, evidence: evidence)
     }
 
-    /// Returns the role of the share of users with any event that a metric counts; `nil` if the share is not watched.
-    /// It is watched for guardrails that are totals or means and have a relative margin.
+    /// Returns the role of the share of users with any event that a metric counts; `nil` if the share is not tested.
+    ///
+    /// The share is tested for guardrails that are totals or means, because it shows breakage earlier than they do. The
+    /// margin must be relative: an absolute margin of a total is no margin of a share.
     func shareRole(_ role: Verdict.Role) -> Verdict.Role? {
         guard case .guardrail(.share(let margin)) = role else { return nil }
         switch measured?.definition.kind {

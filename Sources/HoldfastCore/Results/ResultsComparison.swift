@@ -1,7 +1,7 @@
 import Statistics
 
-/// The contrast of a variation with the baseline, from which verdicts and alarms are derived. Its p-values and
-/// intervals are always valid: they may be looked at any number of times.
+/// The contrast of a variation with the baseline, from which verdicts and alarms are derived. The p-values and
+/// intervals are always valid: their error rates hold however often somebody looks at them.
 struct Evidence: Sendable {
     let contrast: any Contrast
     private let rule: AlwaysValid
@@ -11,13 +11,15 @@ struct Evidence: Sendable {
         rule = AlwaysValid(tuning: tuning)
     }
 
+    /// Returns the always-valid p-value of a null hypothesis.
     func pValue(_ hypothesis: NullHypothesis = .noEffect) -> Double { rule.pValue(contrast, hypothesis) }
 
-    /// Returns the interval that excludes 0 if and only if the p-value is less than `alpha`; `nil` if it is not
-    /// bounded.
+    /// Returns the interval of the lift, which excludes 0 if and only if the p-value is less than `alpha`; `nil` if the
+    /// interval is not bounded.
     func liftInterval(alpha: Double) -> ClosedRange<Double>? { rule.lifts(of: contrast, alpha: alpha)?.ifBounded }
 
-    /// Returns the interval of the difference, as ``liftInterval(alpha:)``.
+    /// Returns the interval of the difference, which excludes 0 if and only if the p-value is less than `alpha`; `nil`
+    /// if the interval is not bounded.
     func differenceInterval(alpha: Double) -> ClosedRange<Double>? { rule.differences(of: contrast, alpha: alpha) }
 }
 
@@ -28,12 +30,12 @@ extension ClosedRange<Double> {
 
 /// A variation compared with the baseline.
 public struct ResultsComparison: Sendable {
-    /// The numbers of a contrast. Intervals without a prefix are valid for a single look that was planned in advance;
-    /// sequential ones are always valid. Unbounded intervals are `nil`.
+    /// The numbers of a contrast. Intervals and p-values without the prefix `sequential` are valid for a single look
+    /// that was planned in advance. Those with the prefix are always valid. An unbounded interval is `nil`.
     public struct Numbers: Sendable {
         public let difference: Double
         public let differenceInterval: ClosedRange<Double>?
-        /// The difference as a share of the magnitude of the baseline's mean; `nil` if that is 0.
+        /// The difference as a share of the magnitude of the baseline's mean; `nil` if the mean is 0.
         public let lift: Double?
         public let liftInterval: ClosedRange<Double>?
         /// The p-value for a single look that was planned in advance.
@@ -58,11 +60,12 @@ public struct ResultsComparison: Sendable {
         }
     }
 
-    /// The use of the contrast that is adjusted by the users' values before the exposure (CUPED).
+    /// The use of the contrast that is adjusted by the users' values before the exposure (CUPED: controlled-experiment
+    /// using pre-experiment data; Deng, Xu, Kohavi and Walker, 2013).
     enum Adjustment {
         /// There is no adjusted contrast.
         case none
-        /// The adjusted contrast is shown beside the plain one, on which verdicts are based.
+        /// The adjusted contrast is shown beside the plain one. Verdicts are based on the plain one.
         case shown
         /// Verdicts are based on the adjusted contrast.
         case decides

@@ -5,23 +5,23 @@ public import Storage
 
 /// A restriction of the users whom results count, and of the time in which their events count.
 ///
-/// A restriction to the value of an attribute is read from stored totals, because the store counts each group of a
-/// breakdown. For a restriction to a segment or to a number of days there are no totals: the users are counted one by
-/// one.
+/// The store has totals for each value of an attribute with a breakdown, so a restriction to a value reads these
+/// totals. The store has no totals for a segment or for a number of days. For such a restriction, the users are counted
+/// one by one (``ParticipantCount``).
 public struct ResultsFilter: Sendable {
-    /// Only users whose attribute had this value at the first exposure. The attribute must have a breakdown.
+    /// Only users whose attribute had this value at their first exposure. The attribute must have a breakdown.
     var attribute: (name: Identifier, value: Identifier)?
     /// Only users who are currently in this segment.
     public var segment: Identifier?
     /// Only events in this number of days after each user's first exposure.
     public var days: Double?
-    /// Whether users are excluded whose time window has not ended yet: ``days``, or the window of the metric.
+    /// Whether users count only after their time window has ended. The window is ``days``, or that of the metric.
     public var countsWholeTimes = false
 
     static let parameters = ["attribute", "value", "segment", "window", "days"]
     /// The allowed values of ``days``.
     private static let dayRange = 0.01...3_650.0
-    /// The maximum number of users who are counted one by one.
+    /// The maximum number of users who are counted one by one. It bounds the time of a request.
     static let limit = 1_000_000
 
     public init() {}
@@ -49,8 +49,9 @@ public struct ResultsFilter: Sendable {
         }
     }
 
-    /// The attribute that a query restricts, and the value that users must have.
+    /// The attribute whose value is restricted.
     public var attributeName: Identifier? { attribute?.name }
+    /// The value that users must have.
     public var attributeValue: Identifier? { attribute?.value }
 
     /// Whether there is no restriction.
@@ -80,13 +81,16 @@ public struct ResultsFilter: Sendable {
     func lastDay(_ definition: MetricDefinition?, at now: Instant) -> Int64? {
         let isRetention = definition?.kind == .retention
         guard isRetention || countsWholeTimes else { return nil }
+        // An event counts if it is within both times.
         guard let window = [definition?.series?.to, time].compactMap({ $0 }).min() else { return nil }
+        // Of the day on which this window began, some users were enrolled after the time of `now`, so the day before
+        // is the last one whose users all count.
         return (now - window).day - 1
     }
 
-    /// Checks that there is a time window whose end can be awaited.
+    /// Checks that there is a time window if ``countsWholeTimes`` requires one.
     ///
-    /// - Throws: 422 if ``countsWholeTimes``, but neither ``days`` nor the metric defines a time window.
+    /// - Throws: 422 if neither ``days`` nor the metric defines a time window.
     public func check(_ definition: MetricDefinition?) throws(CoreError) {
         guard countsWholeTimes, days == nil, definition?.series?.to == nil else { return }
         let subject = definition.map { "the metric '\($0.key)' has none" } ?? "a goal has none"
@@ -95,16 +99,17 @@ public struct ResultsFilter: Sendable {
 
     // MARK: Reading
 
-    /// Returns the tallies of the users and events that count; none if neither an attribute nor a segment nor a number
-    /// of days is restricted.
+    /// Returns the tallies of the users and events that count; none if the filter restricts neither an attribute, nor a
+    /// segment, nor the days.
     ///
     /// - Parameters:
-    ///   - names: the name of the goal or the metric; for a funnel one for each step.
+    ///   - names: the name of the goal or the metric; for a funnel the name of each step.
     ///   - definition: the computation over users' events.
     ///   - whole: the tally of all users.
-    ///   - frozenAt: when the tallies were frozen; `nil` for current ones.
-    /// - Throws: 422 if the filter names something unknown, if frozen users would have to be counted one by one, or if
-    ///   there are too many users; 503 if too many counts are in progress.
+    ///   - days: the days of enrollment whose users count; `nil` for all days.
+    ///   - frozenAt: the time at which the tallies were frozen; `nil` for current tallies.
+    /// - Throws: 422 if the attribute, the value or the segment is unknown, or if the users cannot be counted one by
+    ///   one; 503 if too many counts are in progress.
     public func tallies(
         _ names: [Identifier], _ definition: SeriesDefinition, of experiment: Experiment, _ whole: ExperimentTally,
         enrolledOn days: ClosedRange<Int64>?, frozenAt: Instant?, _ schema: AttributeSchema,
@@ -118,8 +123,9 @@ public struct ResultsFilter: Sendable {
         try checkCount(whole, enrolledOn: days, frozenAt: frozenAt)
         let matcher = try matcher(schema)
         let shortened = try shortened(definition)
-        var scan = ParticipantScan(
-            experiment.id, names: names + (group.map { [$0.series.names[0]] } ?? []), withAttributes: matcher != nil)
+        // A breakdown stores the group of a user as a total, under the name of its series.
+        let groupName = group.map { [$0.series.names[0]] } ?? []
+        var scan = ParticipantScan(experiment.id, names: names + groupName, withAttributes: matcher != nil)
         scan.enrolledOn = days
         let count = ParticipantCount(
             scan: scan, names: names, periods: whole.periods, matcher: matcher, group: group?.index,
@@ -134,7 +140,7 @@ public struct ResultsFilter: Sendable {
         let index: Int
     }
 
-    /// Returns the group with the value of ``attribute``; `nil` if there is no such restriction.
+    /// Returns the group of ``attribute``; `nil` if no attribute is restricted.
     ///
     /// - Throws: 422 if the experiment has no breakdown by the attribute, or if the value has no group of its own.
     private func group(of experiment: Experiment, _ store: any StoreSession) async throws -> Group? {
@@ -144,7 +150,8 @@ public struct ResultsFilter: Sendable {
             let known = series.groupValues.map(\.string).joined(separator: ", ")
             throw CoreError(
                 .unprocessable,
-                "`value` must be a value of '\(attribute.name)' that has a group of its own (\(known.isEmpty ? "none" : known)); "
+                "`value` must be a value of '\(attribute.name)' that has a group of its own "
+                    + "(\(known.isEmpty ? "none" : known)); "
                     + "got '\(attribute.value)'" + Spelling.hint(for: attribute.value, among: series.groupValues))
         }
         return Group(series: series, index: position + 1)
@@ -165,16 +172,17 @@ public struct ResultsFilter: Sendable {
         return tallies
     }
 
-    /// - Throws: 422 if the users cannot be counted one by one: if the results are frozen, or if there are too many
-    ///   users.
+    /// Checks that the users can be counted one by one. Frozen results cannot, because the users' records are current.
+    ///
+    /// - Throws: 422 if the results are frozen, or if there are too many users.
     private func checkCount(
         _ whole: ExperimentTally, enrolledOn days: ClosedRange<Int64>?, frozenAt: Instant?
     ) throws(CoreError) {
         guard frozenAt == nil else {
             throw CoreError(
                 .unprocessable,
-                "`\(segment == nil ? "days" : "segment")` counts users as they are now, and these results were frozen; add "
-                    + "`live=true`")
+                "`\(segment == nil ? "days" : "segment")` counts users as they are now, and these results were frozen; "
+                    + "add `live=true`")
         }
         let users = (days.map(whole.enrolled) ?? whole).users.reduce(0) { $0 + $1.counts.counted }
         guard users <= Self.limit else {
@@ -185,18 +193,18 @@ public struct ResultsFilter: Sendable {
         }
     }
 
-    /// Returns the test of whether a user is in ``segment``; `nil` if there is no such restriction.
+    /// Returns the test of whether a user is in ``segment``; `nil` if no segment is restricted.
     ///
     /// - Throws: 422 if the segment is not defined.
     private func matcher(_ schema: AttributeSchema) throws(CoreError) -> SegmentMatcher? {
         guard let segment else { return nil }
-        guard let known = schema.segments[segment] else {
+        guard let definition = schema.segments[segment] else {
             throw CoreError(.unprocessable, "`segment` must be defined: \(schema.unknownSegment(segment))")
         }
-        return SegmentMatcher(known, schema: schema)
+        return SegmentMatcher(definition, schema: schema)
     }
 
-    /// Returns the computation over the events in the first ``days``; `nil` if there is no such restriction.
+    /// Returns the computation over the events in the first ``days``; `nil` if the days are not restricted.
     ///
     /// - Throws: 422 if no event in these days could count.
     private func shortened(_ definition: SeriesDefinition) throws(CoreError) -> ShortenedSeries? {
@@ -207,70 +215,5 @@ public struct ResultsFilter: Sendable {
                 "`days` must be greater than the metric's `from`; got \(self.days.map(\.shortest) ?? "")")
         }
         return shortened
-    }
-}
-
-/// A count of the users of an experiment, one by one, in pages of the store.
-private struct ParticipantCount: Sendable {
-    let scan: ParticipantScan
-    let names: [Identifier]
-    let periods: [AllocationPeriod]
-    let matcher: SegmentMatcher?
-    /// The index of the group whose users count, from 1; `nil` for all users. The scan then reads one more total of
-    /// each participant than there are ``names``: the last one is the index of the participant's group.
-    let group: Int?
-    /// The computation over events, if only some events count; `nil` to use the stored totals.
-    let shortened: ShortenedSeries?
-
-    /// The totals of a goal are summed by variation and day of enrollment.
-    private struct Key: Hashable {
-        var variationID: Identifier
-        var day: Int64
-    }
-
-    /// - Returns: a tally for each name.
-    func run(_ session: any StoreSession) async throws(StorageError) -> [ExperimentTally] {
-        var scan = scan
-        var users: [Cohort: UserCounts] = [:]
-        // The sums of each name.
-        var goals = [[Key: GoalTally]](repeating: [:], count: names.count)
-        repeat {
-            let page = try await session.read(.participants(scan))
-            var events = ParticipantEvents()
-            if let shortened, let last = page.participants.last?.userID {
-                events = try await session.read(.events(shortened, of: scan, through: last))
-            }
-            for participant in page.participants where counts(participant) {
-                users[participant.cohort, default: UserCounts()] += participant.users
-                guard participant.users.counted > 0 else { continue }
-                let totals = Array(participant.totals.prefix(names.count))
-                let tallies =
-                    shortened?.tallies(of: participant, events, totals: totals)
-                    ?? zip(names, totals).map { name, total in total.map { $0.tally(of: name) } }
-                let key = Key(variationID: participant.cohort.variationID, day: participant.cohort.day)
-                for (index, tally) in tallies.enumerated() {
-                    if let tally { goals[index][key] = (goals[index][key] ?? GoalTally()) + tally }
-                }
-            }
-            scan.after = page.end
-            await Task.yield()
-        } while scan.after != nil
-        let counted = users.map { (cohort: $0, counts: $1) }
-        return goals.map { sums in
-            let rows = sums.map { (variationID: $0.variationID, day: $0.day, tally: $1) }
-            return ExperimentTally(periods: periods, users: counted, goals: rows)
-        }
-    }
-
-    /// Whether a participant is in the segment and in the group.
-    private func counts(_ participant: Participant) -> Bool {
-        if let matcher {
-            guard let attributes = participant.attributes, attributes.withUnsafeBytes({ matcher.matches($0) }) else {
-                return false
-            }
-        }
-        guard let group else { return true }
-        guard case let total?? = participant.totals.last else { return false }
-        return Int(exactly: total.afterValue) == group
     }
 }

@@ -4,7 +4,7 @@ public import Definitions
 import Statistics
 import Storage
 
-/// The query for the results of an experiment, as the query parameters of a request name it.
+/// The query for the results of an experiment: the goal or metric to compare, the users who count, and the format.
 public struct ResultsQuery: Sendable {
     /// The format of the response.
     public enum Format: String, Sendable {
@@ -16,35 +16,36 @@ public struct ResultsQuery: Sendable {
         case conversion, value
     }
 
-    /// The goal to compare; `nil` for a metric.
+    /// The goal to compare; `nil` to compare a metric.
     public var goal: Identifier?
-    /// The key of the metric to compare, if there is no goal; `nil` for the experiment's first primary one.
+    /// The key of the metric to compare, if there is no goal; `nil` for the experiment's first primary metric.
     public var metricKey: Identifier?
-    /// The key or id of a variation; `nil` for `control`, or else the first variation.
+    /// The key or id of the variation with which others are compared; `nil` for `control`, or else the first variation.
     public var baseline: Identifier?
     /// The level of all intervals, such as 0.95.
     public var confidence = 0.95
     /// The number of users at which always-valid intervals are narrowest.
     var tuning = Self.tuning
-    /// The default of `tuning`.
+    /// The default of the property `tuning`.
     static let tuning = AlwaysValid.tuning
+    /// The format of the response.
     public var format = Format.json
     /// The statistic of a goal on which the verdict is based.
     public var metric = Metric.conversion
-    /// The attribute by whose values the results are also divided.
+    /// The attribute by whose values the results are also divided; `nil` for none.
     public var breakdown: Identifier?
     /// Whether the days of enrollment are listed.
     public var isByDay = false
-    /// The effect of interest, as a share of the baseline's mean.
+    /// The effect of interest, as a share of the baseline's mean; `nil` for none.
     public var effect: Double?
-    /// The UTC days of enrollment whose users count, from 1970-01-01; `nil` for all.
+    /// The UTC days of enrollment whose users count, counted from 1970-01-01; `nil` for all days.
     public var enrolledOn: ClosedRange<Int64>?
     /// A further restriction of users and events.
     public var filter = ResultsFilter()
-    /// Which totals are requested: current or frozen ones.
+    /// The moment of the requested totals.
     public var moment = Moment.ofConclusion
 
-    /// When the requested totals were counted. A conclusion freezes the totals of its time.
+    /// The moment at which totals were counted. The conclusion of an experiment freezes its totals.
     public enum Moment: Sendable {
         /// The totals of the conclusion; the current ones if the experiment is not concluded.
         case ofConclusion
@@ -72,36 +73,52 @@ public struct ResultsQuery: Sendable {
             self.goal = Identifier(goal)
         }
         baseline = query["baseline"].map { Identifier($0) }
-        if let text = query["confidence"] {
-            guard let number = Double(text), (0.5...0.9999).contains(number) else {
-                throw CoreError(.invalid, "`confidence` must be a number from 0.5 to 0.9999; got '\(text)'")
-            }
-            confidence = number
+        try readStatistics(query)
+        try readSubject(query)
+        try readParts(query)
+        effect = try Self.number(
+            query, "mde", in: MetricDefinition.minimumEffects,
+            "must be a number from 0.0001 to 10, such as 0.05 for a lift of 5%")
+        filter = try ResultsFilter(query)
+        if breakdown != nil, let other = ["attribute", "segment", "days"].first(where: { query[$0] != nil }) {
+            throw CoreError(.invalid, "`breakdown` and `\(other)` must not be given together")
         }
-        if let text = query["sequential_tuning"] {
-            guard let number = Double(text), (1...1e9).contains(number) else {
-                throw CoreError(.invalid, "`sequential_tuning` must be a number of users from 1 to 1e9; got '\(text)'")
-            }
-            tuning = number
-        }
+        moment = try Self.moment(query)
+        enrolledOn = try Self.days(query)
+    }
+
+    /// Reads the level and the tuning of intervals, and the format of the response.
+    private mutating func readStatistics(_ query: [String: String]) throws(CoreError) {
+        confidence =
+            try Self.number(query, "confidence", in: 0.5...0.9999, "must be a number from 0.5 to 0.9999") ?? confidence
+        tuning =
+            try Self.number(query, "sequential_tuning", in: 1...1e9, "must be a number of users from 1 to 1e9")
+            ?? tuning
         if let text = query["format"] {
             guard let known = Format(rawValue: text) else {
                 throw CoreError(.invalid, "`format` must be 'json' or 'csv'; got '\(text)'")
             }
             format = known
         }
-        if let text = query["metric"] {
-            if goal == nil {
-                metricKey = Identifier(text)
-            } else if let known = Metric(rawValue: text) {
-                metric = known
-            } else {
-                throw CoreError(
-                    .invalid,
-                    "`metric` must be 'conversion' or 'value' of the goal; got '\(text)': leave `goal` out to compare a "
-                        + "metric by its key")
-            }
+    }
+
+    /// Reads `metric`: with a goal the statistic of the goal, and otherwise the key of a metric.
+    private mutating func readSubject(_ query: [String: String]) throws(CoreError) {
+        guard let text = query["metric"] else { return }
+        if goal == nil {
+            metricKey = Identifier(text)
+        } else if let known = Metric(rawValue: text) {
+            metric = known
+        } else {
+            throw CoreError(
+                .invalid,
+                "`metric` must be 'conversion' or 'value' of the goal; got '\(text)': leave `goal` out to compare a "
+                    + "metric by its key")
         }
+    }
+
+    /// Reads the division of the results: by day or by the values of an attribute.
+    private mutating func readParts(_ query: [String: String]) throws(CoreError) {
         if let text = query["by"] {
             guard text == "day" else { throw CoreError(.invalid, "`by` must be 'day'; got '\(text)'") }
             isByDay = true
@@ -110,19 +127,19 @@ public struct ResultsQuery: Sendable {
         if breakdown != nil, isByDay {
             throw CoreError(.invalid, "`by` and `breakdown` must not be given together")
         }
-        if let text = query["mde"] {
-            guard let number = Double(text), MetricDefinition.minimumEffects.contains(number) else {
-                throw CoreError(
-                    .invalid, "`mde` must be a number from 0.0001 to 10, such as 0.05 for a lift of 5%; got '\(text)'")
-            }
-            effect = number
+    }
+
+    /// Returns the number of a parameter; `nil` if the parameter is absent.
+    ///
+    /// - Parameter rule: the rule for the error, such as "must be a number from 1 to 10".
+    private static func number(
+        _ query: [String: String], _ name: String, in range: ClosedRange<Double>, _ rule: String
+    ) throws(CoreError) -> Double? {
+        guard let text = query[name] else { return nil }
+        guard let number = Double(text), range.contains(number) else {
+            throw CoreError(.invalid, "`\(name)` \(rule); got '\(text)'")
         }
-        filter = try ResultsFilter(query)
-        if breakdown != nil, let other = ["attribute", "segment", "days"].first(where: { query[$0] != nil }) {
-            throw CoreError(.invalid, "`breakdown` and `\(other)` must not be given together")
-        }
-        moment = try Self.moment(query)
-        enrolledOn = try Self.days(query)
+        return number
     }
 
     /// Returns the days from `enrolled_from` to `enrolled_to`; `nil` without both parameters.
@@ -139,7 +156,7 @@ public struct ResultsQuery: Sendable {
         return from...to
     }
 
-    /// Returns the totals that `live` and `frozen_at` request.
+    /// Returns the moment of the totals that `live` and `frozen_at` request.
     private static func moment(_ query: [String: String]) throws(CoreError) -> Moment {
         if let live = query["live"], live != "true", live != "false" {
             throw CoreError(.invalid, "`live` must be 'true' or 'false'; got '\(live)'")
@@ -163,8 +180,8 @@ public struct ResultsQuery: Sendable {
         return midnight.day
     }
 
-    /// The parameters of results without a goal and a metric. They have no `confidence`, because the plan defines the
-    /// level.
+    /// The parameters of a query without a goal and a metric. `confidence` is not among them, because the plan defines
+    /// the level.
     public static let planParameters =
         [
             "baseline", "sequential_tuning", "enrolled_from", "enrolled_to", "live", "frozen_at", "format",

@@ -6,17 +6,18 @@ public import Storage
 /// Reads the totals of an experiment for the results of a goal, of a metric, or of all metrics of the plan. The results
 /// are then computed from ``ResultsTotals`` or ``PlanTotals``.
 public struct ResultsReader {
-    /// The access to records of single users, which filters by segment or time and warnings about single users need.
+    /// The access to records of single users. Filters by segment or time need it, and the warning that a few users
+    /// have most of the sum.
     public struct Users: Sendable {
         let catalog: ProjectCatalog
         let schema: AttributeSchema
         /// The totals of single users that were read recently.
-        let known: UserTotals.Cache
+        let totalsCache: UserTotals.Cache
 
-        public init(_ catalog: ProjectCatalog, _ schema: AttributeSchema, _ known: UserTotals.Cache) {
+        public init(_ catalog: ProjectCatalog, _ schema: AttributeSchema, _ totalsCache: UserTotals.Cache) {
             self.catalog = catalog
             self.schema = schema
-            self.known = known
+            self.totalsCache = totalsCache
         }
     }
 
@@ -24,7 +25,8 @@ public struct ResultsReader {
     private let users: Users?
     private let session: any StoreSession
 
-    /// - Parameter users: `nil` if there is no filter by single users, and no warning about single users is needed.
+    /// - Parameter users: `nil` if the query has no filter by segment or time, and the warning about single users is
+    ///   not needed.
     public init(_ scope: ResultsScope, _ session: any StoreSession, users: Users? = nil) {
         self.scope = scope
         self.session = session
@@ -34,11 +36,11 @@ public struct ResultsReader {
     private var experiment: Experiment { scope.experiment }
     private var query: ResultsQuery { scope.query }
 
-    /// Reads the totals that the query requests: of a goal, of a metric, or without both of the experiment's first
-    /// primary metric.
+    /// Reads the totals of the goal or the metric that the query names, or else of the experiment's first primary
+    /// metric.
     ///
-    /// - Throws: 400 if the experiment has no primary metric; 404 if nothing was frozen at the requested time; 422 if
-    ///   the experiment does not have what the query names.
+    /// - Throws: 400 if the query names nothing and the experiment has no primary metric; 404 if nothing was frozen at
+    ///   the requested time; 422 if the experiment does not have the metric, the breakdown or the segment of the query.
     public func totals() async throws -> ResultsTotals {
         let found =
             if let goal = query.goal { try await totals(of: goal) } else { try await totals(of: scope.metric()) }
@@ -53,7 +55,9 @@ public struct ResultsReader {
         return totals
     }
 
-    /// Reads all metrics of a plan.
+    /// Reads the totals of all metrics of a plan.
+    ///
+    /// - Throws: 404 if nothing was frozen at the requested time.
     public func totals(of plan: MeasuredPlan) async throws -> PlanTotals {
         var reader = self
         reader.scope.query.confidence = 1 - plan.alpha
@@ -90,7 +94,7 @@ public struct ResultsReader {
         var totals = ResultsTotals(
             scope: scope, tally: try await session.read(.tally(experimentID: experiment.id, goal: goal)))
         totals.periods = try await periods(of: goal, nil)
-        // If nobody has reached the goal, a warning names other goals.
+        // If nobody has reached the goal, a warning lists other goals.
         if totals.tally.variations.allSatisfy({ $0.goal.events == 0 }) {
             totals.otherGoals = try await session.read(.goals(experimentID: experiment.id, limit: Self.namedGoals))
         }
@@ -98,19 +102,19 @@ public struct ResultsReader {
         return totals
     }
 
-    /// The maximum number of goals that a warning names.
+    /// The maximum number of goals that a warning lists.
     private static let namedGoals = 20
 
-    /// Reads the tallies by allocation period; `nil` without a bandit.
+    /// Reads the tallies by allocation period, by which a bandit's users are weighted; `nil` without a bandit.
     private func periods(of name: Identifier, _ frozen: FrozenResults?) async throws -> BreakdownTally? {
         try await AdaptiveResults.read(
             name, of: experiment, in: scope.project, frozenAt: frozen?.frozenAt, session)
     }
 
-    /// Reads the totals of single users; `nil` if few users cannot have most of the sum.
+    /// Reads the totals of single users; `nil` if a few users cannot have most of the sum.
     private func userTotals(_ name: Identifier, _ tally: ExperimentTally) async throws -> UserTotals? {
         guard let users else { return nil }
-        return try await users.known.totals(name, tally, of: experiment.id, users.catalog, at: scope.now)
+        return try await users.totalsCache.totals(name, tally, of: experiment.id, users.catalog, at: scope.now)
     }
 
     /// Returns the totals of the users and events that the query's filter selects.
@@ -126,10 +130,12 @@ public struct ResultsReader {
         return totals.of(last, totals.measured?.of(tallies))
     }
 
-    /// Checks that totals were frozen if the query names their time.
+    /// Checks that there are frozen totals if the query names the time at which they were frozen.
     ///
-    /// Without a time, missing frozen totals are no error. A concluded experiment in a datafile of another database has
-    /// none, and its current totals are used.
+    /// Without a time, missing frozen totals are no error: an experiment that was concluded in another database has
+    /// none here, so its current totals are used.
+    ///
+    /// - Throws: 404 if there are no totals of the requested time.
     private func requireFrozen(_ frozen: FrozenResults?) throws(CoreError) {
         guard case .frozen(let time) = query.moment, frozen == nil else { return }
         throw CoreError(.notFound, "no results of '\(experiment.key)' were frozen at \(time.rfc3339)")
@@ -150,7 +156,7 @@ public struct ResultsScope: Sendable {
         self.now = now
     }
 
-    /// When the requested totals were frozen; `nil` for the current ones.
+    /// The time at which the requested totals were frozen; `nil` for current totals.
     fileprivate var frozenAt: Instant? {
         switch query.moment {
         case .ofConclusion: experiment.annotations.frozenAt
@@ -159,7 +165,9 @@ public struct ResultsScope: Sendable {
         }
     }
 
-    /// Returns the metric that the query names, or else the experiment's first primary one.
+    /// Returns the metric that the query names, or else the experiment's first primary metric.
+    ///
+    /// - Throws: 400 if there is none; 422 if the experiment does not measure the metric.
     fileprivate func metric() throws(CoreError) -> MetricDefinition {
         let metrics = project.metrics(of: experiment)
         guard let key = query.metricKey ?? metrics.primary.first else {

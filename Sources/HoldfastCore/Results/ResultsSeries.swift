@@ -2,18 +2,21 @@ import Bucketing
 public import Definitions
 import Storage
 
-/// The results of an experiment by day of enrollment, for a chart of how they developed. The results of a day include
-/// all users who were enrolled until that day, with all their events until now.
+/// The results of an experiment by day of enrollment, for a chart of their development. The results of a day include
+/// all users who were enrolled up to that day, with all their events until now.
 public struct ResultsSeries: Sendable {
     /// The results of all users.
     public let whole: ExperimentResults
     /// The results of each day, in order.
     public let days: [(day: Int64, results: ExperimentResults)]
 
-    /// The maximum number of days. For a longer experiment, only the last days are computed.
+    /// The maximum number of days, because the results of each day are computed separately. For a longer experiment,
+    /// only the last days are computed.
     private static let limit = 400
 
-    /// - Parameter results: computes the results for a query that differs only in its days.
+    /// - Parameters:
+    ///   - whole: the results of all users.
+    ///   - results: computes the results for a query that differs from that of `whole` only in its days.
     public init(
         _ whole: ExperimentResults, _ results: (ResultsQuery) throws(CoreError) -> ExperimentResults
     ) throws(CoreError) {

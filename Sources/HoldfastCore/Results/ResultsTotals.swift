@@ -5,20 +5,22 @@ import Storage
 
 /// The stored totals of an experiment for a goal or a metric, as ``ResultsReader`` reads them.
 ///
-/// Reading and computing are separate steps, because computing results may take long: it must not run on an event loop.
+/// Reading totals and computing results are separate steps, because computing may take long and must not run on an
+/// event loop.
 public struct ResultsTotals: Sendable {
     let scope: ResultsScope
     var tally: ExperimentTally
     /// The metric; `nil` for a goal.
     var measured: MeasuredMetric?
-    /// The tallies by allocation period, if the experiment has a bandit.
+    /// The tallies by allocation period; `nil` unless the experiment has a bandit.
     var periods: BreakdownTally?
+    /// Other goals that exposed users reached; empty unless nobody reached the requested goal.
     var otherGoals: [Identifier] = []
-    /// The frozen totals of the conclusion that the query requests; `nil` if there are none.
+    /// The frozen totals that the query requests; `nil` for current totals.
     var frozen: FrozenResults?
-    /// The totals of single users; `nil` for frozen or capped totals, and if few users cannot have most of the sum.
+    /// The totals of single users; `nil` for frozen or capped totals, and if a few users cannot have most of the sum.
     var userTotals: UserTotals?
-    /// The totals by the values of an attribute, if the query requests a breakdown.
+    /// The totals by the values of an attribute; `nil` unless the query requests a breakdown.
     var groups: BreakdownResults.Totals?
 
     var experiment: Experiment { scope.experiment }
@@ -28,7 +30,7 @@ public struct ResultsTotals: Sendable {
         ResultsTotals(scope: scope, tally: tally, measured: measured, frozen: frozen)
     }
 
-    /// The experiment of the totals: the current one, or the one at the time when they were frozen.
+    /// The experiment for which results are computed: as it is now, or as it was when the totals were frozen.
     private struct Subject {
         let experiment: Experiment
         /// The keys of former variations, by id.
@@ -36,6 +38,8 @@ public struct ResultsTotals: Sendable {
         let now: Instant
     }
 
+    /// Returns the current experiment, or the frozen one if the totals were frozen.
+    ///
     /// - Throws: 503 if the frozen experiment does not compile.
     private func subject() throws(CoreError) -> Subject {
         guard let frozen else {

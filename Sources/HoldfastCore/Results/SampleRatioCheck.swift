@@ -6,15 +6,15 @@ import Storage
 
 /// Compares the split of users into variations with the traffic allocation.
 ///
-/// The users of each allocation period are compared with its own allocation, and the evidence is combined (see
-/// ``SampleRatio``). A change of weights is therefore not a mismatch, and a loss of users in a single period is still
-/// detected. Only the current variations of the experiment are compared.
+/// The users of each allocation period are compared with the allocation of that period, and the evidence of all periods
+/// is combined (``Statistics/SampleRatio``). A change of weights is therefore not a mismatch, and a loss of users in a
+/// single period is still detected. Only the current variations of the experiment are compared.
 ///
-/// Consecutive periods with the same ratio of the variations are compared as one, a ``Stratum``.
+/// Consecutive periods with the same ratio of the variations are compared as one ``Stratum``.
 public struct SampleRatioCheck: Sendable {
     /// A period in which the ratio of the variations did not change.
     public struct Period: Sendable {
-        /// The begin of the period; `nil` if the allocation under which the users got their variations is unknown.
+        /// The start of the period; `nil` if the allocation by which the users got their variations is unknown.
         public var since: Instant?
         /// The counted users of each of the experiment's variations, in their order.
         public var users: [Int]
@@ -34,8 +34,8 @@ public struct SampleRatioCheck: Sendable {
     /// allocation is known.
     public let expectedShares: [Double]?
 
-    /// A p-value below this threshold means that the split is broken. It is also the maximum probability that a correct
-    /// split ever falls below it, at any number of looks.
+    /// A p-value below this threshold means that the split is broken. The p-value of a correct split is ever below the
+    /// threshold with at most this probability, at any number of looks.
     static let threshold = 0.0005
 
     /// Whether the users are not split as the traffic allocation says.
@@ -61,29 +61,43 @@ public struct SampleRatioCheck: Sendable {
     init(_ tally: ExperimentTally, of experiment: Experiment) {
         let variations = experiment.variations.map(\.id)
         let counted = tally.countedByPeriod
-        let usedNumbers = Set(counted.filter { $0.value.values.contains { $0 > 0 } }.keys)
+        let periodsWithUsers = Set(counted.filter { $0.value.values.contains { $0 > 0 } }.keys)
         // The numbers of periods whose allocation is unknown, although they have users.
-        let unknownNumbers = Array(usedNumbers.subtracting(tally.periods.map(\.number)))
-        var strata = Self.strata(tally.periods, variations) { !unknownNumbers.isEmpty || usedNumbers.contains($0) }
-        if !unknownNumbers.isEmpty {
-            // If the ratio never changed, users of unknown periods got their variations under the current one, too. A
-            // variation that has such users, but no traffic now, shows that there was a change.
-            let shares = variations.map { Double(experiment.shares[$0] ?? 0) }
-            let hadTraffic = variations.map { id in unknownNumbers.contains { counted[$0]?[id] ?? 0 > 0 } }
-            let neverChanged =
-                strata.allSatisfy { Self.ratio($0.components[0]) == Self.ratio(shares) }
-                && !zip(shares, hadTraffic).contains { share, hadTraffic in share == 0 && hadTraffic }
-            if neverChanged, !strata.isEmpty {
-                strata[0].numbers += unknownNumbers
-            } else {
-                let components = neverChanged ? [shares] : []
-                strata.insert(Stratum(since: nil, numbers: unknownNumbers, components: components), at: 0)
-            }
+        let unknownPeriods = Array(periodsWithUsers.subtracting(tally.periods.map(\.number)))
+        var strata = Self.strata(tally.periods, variations) { number in
+            // Users of unknown periods may be added to any stratum.
+            !unknownPeriods.isEmpty || periodsWithUsers.contains(number)
         }
+        if !unknownPeriods.isEmpty { Self.add(unknownPeriods, to: &strata, counted, of: experiment) }
         let users = strata.map { stratum in
             variations.map { id in stratum.numbers.reduce(0) { $0 + (counted[$1]?[id] ?? 0) } }
         }
         self.init(strata, users: users)
+    }
+
+    /// Adds periods whose allocation is unknown.
+    ///
+    /// If the ratio of the variations never changed, the users of these periods got their variations by the current
+    /// ratio, and are added to the first stratum. Otherwise they are a stratum without an expected split.
+    ///
+    /// - Parameter counted: the numbers of users by period and variation.
+    private static func add(
+        _ unknownPeriods: [Int64], to strata: inout [Stratum], _ counted: [Int64: [Identifier: Int]],
+        of experiment: Experiment
+    ) {
+        let variations = experiment.variations.map(\.id)
+        let shares = variations.map { Double(experiment.shares[$0] ?? 0) }
+        let hadTraffic = variations.map { id in unknownPeriods.contains { counted[$0]?[id] ?? 0 > 0 } }
+        let hasKnownChange = !strata.allSatisfy { ratio($0.components[0]) == ratio(shares) }
+        // A variation with users of unknown periods, but without traffic now, shows that there was a change.
+        let hasUnknownChange = zip(shares, hadTraffic).contains { share, hadTraffic in share == 0 && hadTraffic }
+        let neverChanged = !hasKnownChange && !hasUnknownChange
+        if neverChanged, !strata.isEmpty {
+            strata[0].numbers += unknownPeriods
+        } else {
+            let components = neverChanged ? [shares] : []
+            strata.insert(Stratum(since: nil, numbers: unknownPeriods, components: components), at: 0)
+        }
     }
 
     /// - Parameter users: the counted users of each variation, for each stratum.
@@ -99,7 +113,7 @@ public struct SampleRatioCheck: Sendable {
                     since: stratum.since, users: users[index],
                     shares: stratum.components.first.flatMap(Self.normalized), pValue: test.tests[index]?.pValue))
         }
-        // Without any users, the last period is kept.
+        // If there are no users at all, only the last period is kept.
         let first = all.firstIndex(where: \.hasUsers) ?? max(0, all.count - 1)
         periods = Array(all.dropFirst(first))
         pValue = test.pValue
@@ -128,15 +142,15 @@ public struct SampleRatioCheck: Sendable {
 
     /// Consecutive allocation periods in which the ratio of the variations did not change.
     struct Stratum: Sendable {
-        /// The begin of the first period; `nil` if it is unknown.
+        /// The start of the first period; `nil` if it is unknown.
         var since: Instant?
         /// The numbers of the periods.
         var numbers: [Int64]
-        /// The possible shares of the users, whose true split is a mixture of them (see ``EnrolledShares``). Those of
-        /// new users come first. Empty if the allocation is unknown.
+        /// The possible splits of the users, with the split of new users first. The true split is a mixture of them
+        /// (see ``EnrolledShares``). Empty if the allocation is unknown.
         var components: [[Double]]
 
-        /// Adds the possible shares of another period.
+        /// Adds the possible splits of another period.
         mutating func append(_ others: ArraySlice<[Double]>) {
             components += others
             if components.count > SampleRatio.componentLimit {
@@ -171,14 +185,22 @@ public struct SampleRatioCheck: Sendable {
         return strata.sorted { ($0.since ?? .epoch, $0.numbers[0]) < ($1.since ?? .epoch, $1.numbers[0]) }
     }
 
-    /// Returns the shares as whole numbers in lowest terms.
+    /// Returns the shares as whole numbers in lowest terms, such as [1, 2] for [3,000, 6,000].
     private static func ratio(_ shares: [Double]) -> [Int] {
         let shares = shares.map { Int($0) }
-        let divisor = shares.reduce(0) { left, right in
-            var (left, right) = (left, right)
-            while right != 0 { (left, right) = (right, left % right) }
-            return left
-        }
+        let divisor = shares.reduce(0, greatestCommonDivisor)
         return divisor == 0 ? shares : shares.map { $0 / divisor }
+    }
+
+    /// Returns the greatest common divisor of two numbers by Euclid's algorithm; the other number if one is 0.
+    private static func greatestCommonDivisor(_ one: Int, _ other: Int) -> Int {
+        var greater = one
+        var rest = other
+        while rest != 0 {
+            let next = greater % rest
+            greater = rest
+            rest = next
+        }
+        return greater
     }
 }

@@ -3,16 +3,17 @@ import Definitions
 import Statistics
 import Storage
 
-/// The samples of the counted users of a variation, in total and in parts. It computes the estimates of results, and
-/// the contrasts with the baseline.
+/// The samples of the counted users of a variation, in total and in parts. The type computes the estimates of results,
+/// and the contrasts with the baseline.
 ///
-/// A part has the users of the days in which the ratio of the variations did not change
+/// A part consists of the users of a range of days in which the ratio of the variations did not change
 /// (``SampleRatioCheck/daysByRatio``). Contrasts compare each part with the same part of the baseline and combine the
 /// differences, because a rate that changes over time is not an effect of the variation.
 struct VariationData {
-    /// The samples of all users, or of those of one range of days.
+    /// The samples of all users, or of the users of one range of days.
     struct Part {
         let users: Double
+        /// The number of users with a value since the exposure.
         let converted: Double
         /// The number of users with a value before the exposure; for a ratio, the number of users with a denominator.
         let convertedBefore: Double
@@ -20,8 +21,8 @@ struct VariationData {
         /// denominators.
         let value: PairedSample
 
-        /// Converts sums of the store to samples. A tally has for each user y, the value since the exposure, and x, the
-        /// value before it.
+        /// Converts the sums of a tally to samples. In a tally, y is the value of a user since the exposure, and x the
+        /// value before the exposure.
         init(_ tally: VariationTally) {
             let goal = tally.goal
             let count = Double(tally.counted)
@@ -42,7 +43,7 @@ struct VariationData {
     }
 
     let total: Part
-    /// The parts; only the total if the ratio never changed.
+    /// The parts; only ``total`` if the ratio never changed.
     private let parts: [Part]
     /// The weighted samples of an experiment with a bandit; see ``AdaptiveResults``.
     let adaptive: AdaptiveResults.Samples?
@@ -69,8 +70,8 @@ struct VariationData {
 
     // MARK: Contrasts
 
-    /// The minimum number of users with a denominator on each side of a ratio. With fewer users the delta method is not
-    /// valid.
+    /// The minimum number of users with a denominator on each side of a ratio. With fewer users, the delta method, by
+    /// which the variance of a ratio is approximated, is not valid.
     private static let fewestDenominators = 30.0
 
     /// Returns the contrast of the values since the exposure, without an adjustment.
@@ -118,8 +119,9 @@ struct VariationData {
 
     /// Returns each part with the same part of the baseline.
     private func pairs(with baseline: VariationData) -> [(own: Part, other: Part)] {
-        // A side without users has no parts, so the totals are compared.
-        parts.count == baseline.parts.count ? zip(parts, baseline.parts).map { ($0, $1) } : [(total, baseline.total)]
+        // A variation without users in any range has no parts. The totals are compared then.
+        guard parts.count == baseline.parts.count else { return [(total, baseline.total)] }
+        return zip(parts, baseline.parts).map { (own: $0, other: $1) }
     }
 
     // MARK: Estimates
@@ -153,8 +155,8 @@ struct VariationData {
         if statistic == .rate, adaptive == nil {
             let posterior = RatePosterior(
                 successes: total.converted, of: users, againstSuccesses: other.total.converted, of: other.users)
-            let (chance, loss) = posterior.chanceToWinAndExpectedLoss
-            return (chance, loss)
+            let (chanceToWin, expectedLoss) = posterior.chanceToWinAndExpectedLoss
+            return (chanceToWin, expectedLoss)
         }
         guard let own = sample(statistic), let other = other.sample(statistic) else { return (nil, nil) }
         let posterior = MeanPosterior(own, against: other)

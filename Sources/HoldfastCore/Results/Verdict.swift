@@ -6,13 +6,17 @@ import Storage
 /// The recommendation that follows from the results of one goal or metric, or of all metrics of a plan. It may be read
 /// at any time, and any number of times.
 ///
-/// Ship a variation that improves at least one primary metric, worsens none, and is shown to be no worse than the
-/// margin in every guardrail (Schultzberg, Ankargren and Frånberg, Risk-aware product decisions in A/B tests with
-/// multiple metrics, 2024). Stop if every variation worsens a primary metric or exceeds the margin of a guardrail.
+/// The decision rule follows Schultzberg, Ankargren and Frånberg, Risk-aware product decisions in A/B tests with
+/// multiple metrics, 2024:
+/// - **Ship** a variation that improves at least one primary metric, worsens no primary metric, and is shown to be
+///   within the margin of every guardrail.
+/// - **Stop** if every variation worsens a primary metric or exceeds the margin of a guardrail.
+/// - **Continue** otherwise.
 ///
 /// All p-values and intervals are always valid. The primary metrics of all variations are tested together by Holm's
-/// procedure. A variation must pass every guardrail, so guardrails are not corrected, except against unnecessary
-/// stopping. The probability of ever shipping or stopping when nothing has an effect is at most α.
+/// procedure. Passing a guardrail is tested without a correction, because a variation must pass every guardrail.
+/// Failing a guardrail is corrected for the number of guardrails, because one failure is sufficient to stop. The
+/// probability of ever shipping or stopping when nothing has an effect is at most α.
 public struct Verdict: Sendable {
     /// What to do with the experiment.
     public enum Decision: String, Sendable, CaseIterable {
@@ -33,10 +37,11 @@ public struct Verdict: Sendable {
         case secondary
         /// - Parameter margin: by how much the metric may become worse.
         case guardrail(margin: ExperimentMetrics.Margin)
-        /// The share of users with any event that a guardrail counts. It shows breakage earlier than a total or a mean.
-        /// It can only count against a variation.
+        /// The share of users with any event that a guardrail counts. The share shows breakage earlier than a total or
+        /// a mean. It can only count against a variation: shipping does not require that it is within the margin.
         case shareOfGuardrail(margin: ExperimentMetrics.Margin)
 
+        /// The name of the role in the API.
         public var name: String {
             switch self {
             case .primary: "primary"
@@ -56,16 +61,17 @@ public struct Verdict: Sendable {
         var unit = ""
         /// The index of the variation in the results.
         var variation: Int
-        /// `nil` if there is too little data.
+        /// The contrast with the baseline; `nil` if there is too little data.
         var evidence: Evidence?
     }
 
-    /// What the test of a comparison has shown.
+    /// The result of the test of a comparison.
     public struct Finding: Sendable {
         public enum Outcome: String, Sendable, CaseIterable {
             case better, worse, uncertain
-            /// For a guardrail: significantly better than its margin, or significantly worse.
+            /// For a guardrail: significantly better than its margin.
             case withinMargin = "within_margin"
+            /// For a guardrail: significantly worse than its margin.
             case beyondMargin = "beyond_margin"
         }
 
@@ -74,17 +80,16 @@ public struct Verdict: Sendable {
         var unit = ""
         public var variation: Int
         public var outcome: Outcome
-        /// The effect; `nil` if there is too little data. The intervals exclude the null hypothesis if and only if the
-        /// outcome is significant: 0 for a primary or secondary metric, the margin for a guardrail (in the interval
-        /// with the unit of the margin).
+        /// The effect; `nil` if there is too little data. Its intervals exclude the null hypothesis if and only if the
+        /// outcome is significant. The null hypothesis is 0 for a primary or secondary metric. For a guardrail it is
+        /// the margin, in the interval that has the unit of the margin.
         public var effect: EffectSize?
-        /// The p-value, corrected according to the role; `nil` if there is too little data. For a guardrail the null
-        /// hypothesis is the margin.
+        /// The p-value of the null hypothesis, corrected according to the role; `nil` if there is too little data.
         public var pValue: Double?
     }
 
     public let decision: Decision
-    /// The index of the variation to ship.
+    /// The index of the variation to ship; `nil` unless the decision is to ship.
     public let winner: Int?
     /// The reasons as sentences, with the numbers on which the decision is based.
     public let reasons: [String]
@@ -94,59 +99,58 @@ public struct Verdict: Sendable {
     /// - Parameters:
     ///   - names: the names of the variations.
     ///   - baseline: the index of the baseline.
-    ///   - subject: the goal or metric, if there is only one; sentences then do not name it.
-    ///   - invalid: why the users are not comparable.
-    ///   - unready: why there is too little data.
+    ///   - subject: the goal or metric, if there is only one. Sentences then do not name it.
+    ///   - invalid: sentences that explain why the users are not comparable.
+    ///   - unready: sentences that explain why there is too little data.
     init(
         _ comparisons: [Comparison], names: [String], baseline: Int, alpha: Double, onlyOf subject: String? = nil,
         invalid: [String] = [], unready: [String] = []
     ) {
         let findings = Self.findings(comparisons, alpha: alpha)
-        self.findings = findings
-        let sentences = VerdictSentences(
-            comparisons: comparisons, findings: findings, names: names, baseline: baseline,
-            namesMetrics: subject == nil)
-        if !invalid.isEmpty {
-            decision = .invalid
-            winner = nil
-            reasons = invalid
+        guard invalid.isEmpty else {
+            self.init(.invalid, because: invalid, findings)
             return
         }
-        if !unready.isEmpty {
-            decision = .continue
-            winner = nil
-            reasons = unready
+        guard unready.isEmpty else {
+            self.init(.continue, because: unready, findings)
             return
         }
         guard comparisons.contains(where: { $0.role == .primary }) else {
-            decision = .continue
-            winner = nil
-            reasons = [
+            let reason =
                 subject.map { "no variation has a \($0) that can be compared with that of '\(names[baseline])' yet" }
-                    ?? "the plan has no primary metric that could be improved"
-            ]
+                ?? "the plan has no primary metric that could be improved"
+            self.init(.continue, because: [reason], findings)
             return
         }
+        let sentences = VerdictSentences(
+            comparisons: comparisons, findings: findings, names: names, baseline: baseline,
+            namesMetrics: subject == nil)
         let variations = names.indices.filter { $0 != baseline }
-        let shippable = variations.filter { Self.isShippable($0, findings) }
-        // Of several shippable variations, the one that improves the most important metric most.
-        let best = shippable.max { left, right in
-            Self.gains(of: left, comparisons, findings).lexicographicallyPrecedes(
-                Self.gains(of: right, comparisons, findings))
-        }
-        if let best {
-            decision = .ship
-            winner = best
-            reasons =
-                sentences.certain(of: best) + variations.filter { $0 != best }.flatMap { sentences.certain(of: $0) }
+        if let winner = Self.winner(of: variations, comparisons, findings) {
+            // The sentences about the winner come first.
+            let ordered = [winner] + variations.filter { $0 != winner }
+            self.init(.ship, winner: winner, because: ordered.flatMap { sentences.certain(of: $0) }, findings)
         } else if !variations.isEmpty, variations.allSatisfy({ Self.isRuledOut($0, findings) }) {
-            decision = .stop
-            winner = nil
-            reasons = variations.flatMap { sentences.against($0) }
+            self.init(.stop, because: variations.flatMap { sentences.against($0) }, findings)
         } else {
-            decision = .continue
-            winner = nil
-            reasons = variations.flatMap { sentences.certain(of: $0) + sentences.uncertain(of: $0) }
+            let reasons = variations.flatMap { sentences.certain(of: $0) + sentences.uncertain(of: $0) }
+            self.init(.continue, because: reasons, findings)
+        }
+    }
+
+    private init(_ decision: Decision, winner: Int? = nil, because reasons: [String], _ findings: [Finding]) {
+        self.decision = decision
+        self.winner = winner
+        self.reasons = reasons
+        self.findings = findings
+    }
+
+    /// Returns the shippable variation that improves the most important metric most; `nil` if none is shippable.
+    private static func winner(
+        of variations: [Int], _ comparisons: [Comparison], _ findings: [Finding]
+    ) -> Int? {
+        variations.filter { isShippable($0, findings) }.max { left, right in
+            gains(of: left, comparisons, findings).lexicographicallyPrecedes(gains(of: right, comparisons, findings))
         }
     }
 
@@ -182,8 +186,10 @@ public struct Verdict: Sendable {
     ///
     /// - Returns: a finding for each comparison, in their order.
     static func findings(_ comparisons: [Comparison], alpha: Double) -> [Finding] {
-        /// Tests the comparisons with a role together. Comparisons without data are included with the p-value 1, so
-        /// that the levels of the others do not change when the data arrives.
+        /// Tests the comparisons of some roles together. Comparisons without data are included with the p-value 1, so
+        /// that the levels of the other comparisons do not change when the data arrives.
+        ///
+        /// Returns the results by the index of the comparison.
         func tested(
             _ hasRole: (Role) -> Bool, _ procedure: ([Double], Double) -> [TestedHypothesis]
         ) -> [Int: TestedHypothesis] {
@@ -216,13 +222,14 @@ public struct Verdict: Sendable {
 
 extension Verdict.Finding {
     /// Whether the finding excludes shipping the variation.
-    var rulesOut: Bool { role == .primary && outcome == .worse || outcome == .beyondMargin }
+    var rulesOut: Bool { (role == .primary && outcome == .worse) || outcome == .beyondMargin }
 
     /// Compares a guardrail with its margin.
     ///
-    /// The two errors need different levels. Wrongly passing a guardrail has the level α without a correction, because
-    /// a variation must pass every guardrail to be shipped. Wrongly failing one has the level α divided by the number
-    /// of guardrails, because a single failure is sufficient to stop. The ends of the intervals have the same levels.
+    /// The two errors have different levels. Wrongly passing a guardrail has the level α without a correction, because
+    /// a variation must pass every guardrail to be shipped. Wrongly failing a guardrail has the level α divided by the
+    /// number of guardrails, because one failure is sufficient to stop. Each interval has these levels at its two ends,
+    /// so that the interval agrees with the outcome.
     ///
     /// - Parameter count: the number of comparisons with a margin.
     fileprivate mutating func judge(
@@ -233,10 +240,12 @@ extension Verdict.Finding {
         let corrected = alpha / Double(max(1, count))
         let p = evidence.pValue(edge)
         pValue = isWithin ? p : min(1, p * Double(count))
-        if p < (isWithin ? alpha : corrected) { outcome = isWithin ? .withinMargin : .beyondMargin }
+        if isWithin, p < alpha { outcome = .withinMargin }
+        if !isWithin, p < corrected { outcome = .beyondMargin }
         // The lower end of the interval is on the worse side, unless less is better.
         let lowerLevel = isDecrease ? corrected : alpha
         let upperLevel = isDecrease ? alpha : corrected
+        /// Returns the interval with the lower end of one level and the upper end of the other.
         func joined(_ interval: (Double) -> ClosedRange<Double>?) -> ClosedRange<Double>? {
             guard let lower = interval(lowerLevel), let upper = interval(upperLevel) else { return nil }
             return lower.lowerBound...upper.upperBound

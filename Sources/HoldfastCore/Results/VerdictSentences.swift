@@ -12,7 +12,8 @@ struct VerdictSentences {
     /// Whether a sentence begins with the role and the name of its metric.
     let namesMetrics: Bool
 
-    /// Returns the significant findings about a variation that affect the verdict.
+    /// Returns the significant findings about a variation that affect the verdict. The share of users of a guardrail
+    /// affects the verdict only if it is beyond the margin.
     func certain(of variation: Int) -> [String] {
         sentences { finding in
             guard finding.variation == variation, finding.outcome != .uncertain else { return false }
@@ -62,7 +63,7 @@ struct VerdictSentences {
         }
     }
 
-    /// Returns the end of a sentence: the effect and the p-value, or why there are none.
+    /// Returns the end of a sentence: the effect and the p-value, or the reason why there are none.
     private func numbers(_ finding: Verdict.Finding) -> String {
         guard let effect = finding.effect, let pValue = finding.pValue else {
             return ", because it has too few users yet"

@@ -23,11 +23,13 @@ public enum ExperimentWarning: String, Sendable, CaseIterable {
     case exposuresAfterEnd = "exposures_after_end"
 }
 
-/// Looks at experiments every minute: for the server's metrics, for the order of lists, and to record changes of
-/// warnings and verdicts in the audit log, from which webhooks are sent.
+/// Computes a ``Finding`` for each experiment every minute: its warnings and its verdict. The findings have three uses:
+/// the server's metrics show them, lists of experiments are sorted by them, and their changes are recorded in the
+/// audit log, from which webhooks are sent.
 ///
-/// Warnings about exposures depend on what this process has seen: an hour without exposures begins at the earliest when
-/// the process starts. All other warnings depend on the stored data alone.
+/// ``checkAll()`` is one round. Warnings about exposures depend on the numbers of users in the earlier rounds of this
+/// process, so an hour without exposures begins at the earliest when the process starts. All other warnings depend on
+/// the stored data alone. Only these are recorded, because all processes find the same.
 public final class ExperimentMonitor: Sendable {
     /// An experiment with the warnings that apply to it.
     public struct Finding: Sendable, Equatable {
@@ -40,158 +42,182 @@ public final class ExperimentMonitor: Sendable {
         public var isPaused = false
     }
 
-    /// An experiment that is looked at.
-    private struct Watched {
+    /// An experiment of a round.
+    private struct Subject {
         let project: Project
         let experiment: Experiment
         let isPaused: Bool
+
+        var countKey: ExposureCount.Key {
+            ExposureCount.Key(
+                sdkKey: project.sdkKey, experimentID: experiment.id, isConcluded: experiment.isConcluded)
+        }
     }
 
-    /// Identifies an experiment before or after its conclusion: the conclusion begins a new ``Count``.
-    private struct Place: Hashable {
-        let sdkKey: String
-        let experimentID: Identifier
-        let isConcluded: Bool
-    }
-
-    /// The number of users of an experiment, and when it last grew.
-    private struct Count {
-        /// The number of users; for a concluded experiment the number of exposures while it was not running.
-        var seen: Int
+    /// The number of exposures of an experiment, and when it last grew.
+    private struct ExposureCount {
+        /// The number of exposed users; for a concluded experiment the number of exposures while it was not running.
+        var number: Int
         /// When the number last grew, or was first read.
         var since: Instant
         /// Whether the number has grown since it was first read.
         var hasGrown = false
 
-        /// Returns the count after another look.
-        func updated(seen current: Int, at now: Instant) -> Count {
-            if current > seen { return Count(seen: current, since: now, hasGrown: true) }
+        /// The conclusion of an experiment begins another count, because it changes the meaning of ``number``.
+        struct Key: Hashable {
+            let sdkKey: String
+            let experimentID: Identifier
+            let isConcluded: Bool
+        }
+
+        /// Returns the count after the number was read again.
+        func updated(to current: Int, at now: Instant) -> ExposureCount {
+            if current > number { return ExposureCount(number: current, since: now, hasGrown: true) }
             // The number falls when users are erased.
-            return Count(seen: current, since: since, hasGrown: hasGrown)
+            return ExposureCount(number: current, since: since, hasGrown: hasGrown)
         }
     }
 
-    private struct State {
+    /// The results of a round.
+    private struct Round {
         var findings: [Finding] = []
-        var counts: [Place: Count] = [:]
+        /// The ids of the experiments, in the order of ``findings``.
+        var experimentIDs: [Identifier] = []
+        var counts: [ExposureCount.Key: ExposureCount] = [:]
     }
 
-    /// The maximum number of experiments that are looked at: running ones first.
+    /// The maximum number of experiments in a round; running experiments come first.
     static let limit = 10_000
     /// The maximum number of experiments in the metrics, so that the response with the metrics stays bounded.
     public static let measuredLimit = 1_000
-    /// A running experiment without a new user for this time has a warning, as does a concluded experiment for this
-    /// time after an exposure.
-    static let hour = TimeSpan.hours(1)
-    /// A change that has been due for this time, but was not made, is a warning.
-    static let patience = TimeSpan.minutes(5)
+    /// A running experiment has a warning after this time without a new user. A concluded experiment has a warning
+    /// during this time after an exposure.
+    private static let quietPeriod = TimeSpan.hours(1)
+    /// A change of a schedule or ramp causes a warning if it is still not made this long after it was due.
+    fileprivate static let overdueDelay = TimeSpan.minutes(5)
 
     private let catalog: ProjectCatalog
     private let store: any Store
     private let timer = RepeatedTask(every: .seconds(60))
-    private let state = Mutex(State())
+    private let lastRound = Mutex(Round())
 
     public init(_ catalog: ProjectCatalog, store: any Store) {
         self.catalog = catalog
         self.store = store
     }
 
-    /// Begins to look every minute, until ``close()``.
+    /// Begins a round every minute, until ``close()``.
     public func start() {
-        timer.start(after: .seconds(1)) { [weak self] in await self?.look() }
+        timer.start(after: .seconds(1)) { [weak self] in await self?.checkAll() }
     }
 
-    /// Begins no further look.
+    /// Begins no further round.
     public func close() {
         timer.close()
     }
 
-    /// The findings of the last look.
-    public var findings: [Finding] { state.withLock(\.findings) }
+    /// The findings of the last round.
+    public var findings: [Finding] { lastRound.withLock(\.findings) }
 
-    /// Looks at all experiments now. If the store cannot be read, the former findings stay. An experiment whose results cannot
-    /// be computed has no finding.
-    public func look() async {
+    /// Checks all experiments now, and records the changes of their findings. If the store cannot be read, the former
+    /// findings stay.
+    func checkAll() async {
         let now = store.clock.now()
-        let watched = watchedExperiments()
-        guard let enrolled = try? await catalog.inBackground({ try await $0.read(.enrolledUsers) }) else { return }
-        var findings: [Finding] = []
-        var ids: [Identifier] = []
-        var counts: [Place: Count] = [:]
-        let former = state.withLock { $0 }
-        for subject in watched {
-            guard !timer.isClosed else { return }
-            let project = subject.project
+        guard let round = try? await check(subjects(), at: now) else { return }
+        lastRound.withLock { $0 = round }
+        await record(round, at: now)
+    }
+
+    /// Computes the findings of experiments. An experiment whose results cannot be computed has no finding.
+    ///
+    /// - Returns: `nil` if the monitor was closed meanwhile.
+    private func check(_ subjects: [Subject], at now: Instant) async throws -> Round? {
+        let enrolled = try await catalog.inBackground { try await $0.read(.enrolledUsers) }
+        let formerCounts = lastRound.withLock(\.counts)
+        var round = Round()
+        for subject in subjects {
+            guard !timer.isClosed else { return nil }
             let experiment = subject.experiment
-            let overview: ExperimentOverview
-            do {
-                // Most experiments of a long list have no users. A concluded one may have exposures without users.
-                let hasUsers = enrolled[experiment.id] != nil || experiment.isConcluded
-                overview =
-                    hasUsers
-                    ? try await catalog.inBackground { session in
-                        try await ExperimentOverview.read(experiment, of: project, at: now, session)
-                    } : ExperimentOverview(withoutUsers: experiment, of: project)
-            } catch is StorageError {
-                return
-            } catch {
-                catalog.logger.warning(
-                    "an experiment cannot be looked at",
-                    metadata: [
-                        "sdk_key": "\(project.sdkKey)", "experiment": "\(experiment.key)",
-                        "error": "\((error as? CoreError)?.detail ?? "\(error)")",
-                    ])
-                continue
-            }
+            let hasUsers = enrolled[experiment.id] != nil
+            guard let overview = try await overview(of: subject, hasUsers: hasUsers, at: now) else { continue }
             let watch = overview.watch
-            let place = Place(
-                sdkKey: project.sdkKey, experimentID: experiment.id, isConcluded: experiment.isConcluded)
             // For a concluded experiment new users do not count: exposures from before the conclusion may arrive late.
-            let seen = experiment.isConcluded ? watch.notRunning : watch.evidence.users
-            let count = former.counts[place]?.updated(seen: seen, at: now) ?? Count(seen: seen, since: now)
-            counts[place] = count
-            findings.append(
+            let number = experiment.isConcluded ? watch.notRunning : watch.evidence.users
+            let key = subject.countKey
+            let count = formerCounts[key]?.updated(to: number, at: now) ?? ExposureCount(number: number, since: now)
+            round.counts[key] = count
+            round.experimentIDs.append(experiment.id)
+            round.findings.append(
                 Finding(
-                    sdkKey: project.sdkKey, key: experiment.key,
-                    warnings: warnings(experiment, project, watch, count, at: now), decision: overview.decision,
-                    isPaused: subject.isPaused))
-            ids.append(experiment.id)
+                    sdkKey: subject.project.sdkKey, key: experiment.key,
+                    warnings: warnings(experiment, subject.project, watch, count, at: now),
+                    decision: overview.decision, isPaused: subject.isPaused))
         }
-        state.withLock { [findings, counts] in $0 = State(findings: findings, counts: counts) }
-        await record(findings, of: ids, at: now)
+        return round
+    }
+
+    /// Reads the overview of an experiment.
+    ///
+    /// - Parameter hasUsers: whether the experiment has enrolled users. Most experiments of a long list have none, and
+    ///   need no query of the store.
+    /// - Returns: `nil` if the results cannot be computed.
+    /// - Throws: the error of the store if it cannot be read.
+    private func overview(of subject: Subject, hasUsers: Bool, at now: Instant) async throws -> ExperimentOverview? {
+        let experiment = subject.experiment
+        let project = subject.project
+        // A concluded experiment may have exposures without users.
+        guard hasUsers || experiment.isConcluded else {
+            return ExperimentOverview(withoutUsers: experiment, of: project)
+        }
+        do {
+            return try await catalog.inBackground { session in
+                try await ExperimentOverview.read(experiment, of: project, at: now, session)
+            }
+        } catch let error as StorageError {
+            throw error
+        } catch {
+            catalog.logger.warning(
+                "an experiment cannot be looked at",
+                metadata: [
+                    "sdk_key": "\(project.sdkKey)", "experiment": "\(experiment.key)",
+                    "error": "\((error as? CoreError)?.detail ?? "\(error)")",
+                ])
+            return nil
+        }
     }
 
     /// Returns the warnings that apply to an experiment.
     private func warnings(
-        _ experiment: Experiment, _ project: Project, _ watch: UserWatch, _ count: Count, at now: Instant
+        _ experiment: Experiment, _ project: Project, _ watch: UserWatch, _ count: ExposureCount, at now: Instant
     ) -> Set<ExperimentWarning> {
         guard !experiment.isConcluded else {
-            return count.hasGrown && now - count.since < Self.hour ? [.exposuresAfterEnd] : []
+            return count.hasGrown && now - count.since < Self.quietPeriod ? [.exposuresAfterEnd] : []
         }
         var warnings = Set(watch.alarms.keys)
         let isEnrolling = experiment.isRunning && !experiment.annotations.isClosed && experiment.traffic > 0
-        if isEnrolling, now - count.since >= Self.hour { warnings.insert(.noExposures) }
+        if isEnrolling, now - count.since >= Self.quietPeriod { warnings.insert(.noExposures) }
         if project.isStalled(experiment.key, at: now) { warnings.insert(.stalled) }
         return warnings
     }
 
-    /// Returns the experiments that run or have a ramp or schedule, then those that are concluded, then paused ones.
-    private func watchedExperiments() -> [Watched] {
-        var live: [Watched] = []
-        var concluded: [Watched] = []
-        var paused: [Watched] = []
+    /// Returns the experiments to check, at most ``limit``: those that run or have a ramp or schedule come first, then
+    /// those that are concluded, then the paused ones.
+    private func subjects() -> [Subject] {
+        var live: [Subject] = []
+        var concluded: [Subject] = []
+        var paused: [Subject] = []
         for project in catalog.snapshot().projects.values.sorted(by: { $0.sdkKey < $1.sdkKey }) {
             for experiment in project.datafile.experimentsBesideRules {
                 let isDraft = experiment.annotations.isDraft
-                let isLive = experiment.isRunning && !isDraft || project.isTimed(experiment.key)
+                let isLive = (experiment.isRunning && !isDraft) || project.isTimed(experiment.key)
                 let isPaused = experiment.status == ExperimentStatus.paused.rawValue && !isDraft
                 if isLive {
-                    live.append(Watched(project: project, experiment: experiment, isPaused: false))
+                    live.append(Subject(project: project, experiment: experiment, isPaused: false))
                 }
                 if experiment.isConcluded {
-                    concluded.append(Watched(project: project, experiment: experiment, isPaused: false))
+                    concluded.append(Subject(project: project, experiment: experiment, isPaused: false))
                 } else if isPaused, !isLive {
-                    paused.append(Watched(project: project, experiment: experiment, isPaused: true))
+                    paused.append(Subject(project: project, experiment: experiment, isPaused: true))
                 }
             }
         }
@@ -201,17 +227,18 @@ public final class ExperimentMonitor: Sendable {
     // MARK: The audit log
 
     private static let author = Author(name: "experiment monitor")
-    /// The warnings that depend on the stored data alone, so that all processes find the same.
+    /// The warnings that depend on the stored data alone, so that all processes find the same ones.
     private static let recordedWarnings: [ExperimentWarning] = [.sampleRatio, .guardrail, .primary, .stalled]
 
     /// Stores each finding that differs from the stored one, with the change in the audit log. The stored finding is
-    /// shared by all processes, so a change is recorded once. If a write fails, the next look finds the same
+    /// shared by all processes, so a change is recorded once. If a write fails, the next round finds the same
     /// difference.
-    private func record(_ findings: [Finding], of ids: [Identifier], at now: Instant) async {
+    private func record(_ round: Round, at now: Instant) async {
         guard let stored = try? await catalog.inBackground({ try await $0.read(.findings) }) else { return }
-        let known = Dictionary(stored.map { ([$0.sdkKey, $0.experimentID.string], $0) }) { $1 }
-        for (finding, id) in zip(findings, ids) where !finding.isPaused {
-            let former = known[[finding.sdkKey, id.string]]?.content
+        var storedContents: [String: [Identifier: JSONValue]] = [:]
+        for finding in stored { storedContents[finding.sdkKey, default: [:]][finding.experimentID] = finding.content }
+        for (finding, id) in zip(round.findings, round.experimentIDs) where !finding.isPaused {
+            let former = storedContents[finding.sdkKey]?[id]
             let content = Self.content(of: finding, after: former)
             let notes = Self.notes(finding, from: former, to: content)
             guard !notes.isEmpty, !timer.isClosed else { continue }
@@ -235,15 +262,20 @@ public final class ExperimentMonitor: Sendable {
     }
 
     /// Returns an audit entry for each member that has changed.
+    ///
+    /// - Parameter former: the stored finding; `nil` if there is none, which counts as no warnings and `continue`.
     private static func notes(_ finding: Finding, from former: JSONValue?, to content: JSONObject) -> [AuditNote] {
         let blank: JSONValue = ["warnings": [], "verdict": .string(Verdict.Decision.continue.rawValue)]
         let before = (former ?? blank).object ?? JSONObject()
         let actions = [("warnings", AuditAction.experimentWarning), ("verdict", .experimentVerdict)]
-        return actions.filter { name, _ in before[name] != content[name] }.map { name, action in
-            AuditNote(
-                action, of: finding.key.string, before: [name: before[name] ?? .null],
-                after: [name: content[name] ?? .null], in: finding.sdkKey)
+        var notes: [AuditNote] = []
+        for (name, action) in actions where before[name] != content[name] {
+            notes.append(
+                AuditNote(
+                    action, of: finding.key.string, before: [name: before[name] ?? .null],
+                    after: [name: content[name] ?? .null], in: finding.sdkKey))
         }
+        return notes
     }
 }
 
@@ -259,7 +291,7 @@ extension Project {
     fileprivate func isStalled(_ key: Identifier, at now: Instant) -> Bool {
         guard let details = definitions.experiments[key]?.details else { return false }
         if let status = details.ramp?.state.status, status == .held || status == .stopped { return true }
-        switch definitions.timedChange(of: key, at: now - ExperimentMonitor.patience, nil) {
+        switch definitions.timedChange(of: key, at: now - ExperimentMonitor.overdueDelay, nil) {
         case .start, .end, .complete: return true
         case .begin: return details.ramp?.state.status == .active
         case .wait, .alarm, .hold, .weigh, nil: return false
@@ -270,6 +302,8 @@ extension Project {
 extension ExperimentDetails {
     /// Whether the experiment has a pending schedule, or a ramp that is neither complete nor ended.
     fileprivate var isTimed: Bool {
-        schedule?.isPending ?? false || ramp.map { $0.state.status != .completed && $0.state.status != .ended } ?? false
+        if schedule?.isPending == true { return true }
+        guard let status = ramp?.state.status else { return false }
+        return status != .completed && status != .ended
     }
 }

@@ -15,38 +15,45 @@ internal import Synchronization
 ///
 /// In every interval of ``timer``:
 /// 1. ``timedExperiments()`` lists the experiments with a schedule, a ramp or a bandit.
-/// 2. ``beginLook()`` decides whether to read the users of experiments with an active ramp: after a commit of this
-///    process, and otherwise every ``longestQuiet`` intervals, because another process may have committed and then
-///    ended.
-/// 3. ``makeDueChange(of:in:at:looksAtUsers:)`` makes the due change of each experiment.
+/// 2. ``shouldReadUsers()`` decides whether the users of all experiments with an active ramp are read in this interval.
+/// 3. ``makeDueChange(of:in:at:readsUsers:)`` makes the due change of each experiment.
+///
+/// A bandit evaluates its users at each of its looks. Most looks change no weights; ``BanditLookRecorder`` stores them.
 public final class ExperimentScheduler: Sendable {
     private let catalog: ProjectCatalog
     private let store: any Store
+    private let banditLooks: BanditLookRecorder
     private let state = Mutex(State())
 
     private let timer = RepeatedTask(every: .milliseconds(250))
 
     private struct State {
-        /// The experiments with a schedule, a ramp or a bandit, by SDK key, with the version of the project.
-        var timed: [String: (version: Int64, keys: [Identifier])] = [:]
-        /// The number of commits of this process at the last look at users.
-        var commits: UInt64?
-        /// The number of intervals since the last look at users.
-        var quiet = 0
-        /// When the change of an experiment, which was refused, is tried again.
-        var retries: [Place: Instant] = [:]
-        /// The last looks of bandits that changed no weights, as far as this process knows them; see ``BanditLooks``.
-        var looks: [Place: StoredLook] = [:]
+        /// The experiments with a schedule, a ramp or a bandit, by SDK key.
+        var timed: [String: TimedKeys] = [:]
+        /// The number of commits of this process when users were last read; `nil` before the first time.
+        var commitsAtLastRead: UInt64?
+        /// The number of intervals since users were last read.
+        var intervalsSinceRead = 0
+        /// The times at which refused changes are tried again.
+        var retries: [ExperimentReference: Instant] = [:]
     }
 
-    /// Identifies an experiment.
-    private struct Place: Hashable {
-        let sdkKey: String
-        let key: Identifier
+    /// The keys of a project's experiments with a schedule, a ramp or a bandit.
+    private struct TimedKeys {
+        /// The version of the project in which the keys were found.
+        let version: Int64
+        let keys: [Identifier]
     }
 
-    /// The number of intervals after which users are looked at without a commit.
-    private static let longestQuiet = 8
+    /// An experiment with a schedule, a ramp or a bandit.
+    private struct TimedExperiment {
+        let project: Project
+        let reference: ExperimentReference
+    }
+
+    /// The maximum number of intervals without reading users: 2 seconds. Another process may have stored events without
+    /// a commit of this process.
+    private static let longestWithoutRead = 8
     /// The time after which a refused change is tried again.
     private static let retryDelay = TimeSpan.minutes(1)
     static let author = Author(name: "experiment schedule")
@@ -54,6 +61,7 @@ public final class ExperimentScheduler: Sendable {
     public init(_ catalog: ProjectCatalog, store: any Store) {
         self.catalog = catalog
         self.store = store
+        banditLooks = BanditLookRecorder(catalog)
     }
 
     /// Begins to make due changes, until ``close()``.
@@ -69,157 +77,142 @@ public final class ExperimentScheduler: Sendable {
     /// Makes the changes that are due now.
     func makeDueChanges() async {
         let now = store.clock.now()
-        let places = timedExperiments()
-        guard !places.isEmpty else { return }
-        let looksAtUsers = beginLook()
-        for (project, place) in places where !isWaiting(place, at: now) {
+        let timed = timedExperiments()
+        guard !timed.isEmpty else { return }
+        let readsUsers = shouldReadUsers()
+        for experiment in timed where !isWaiting(experiment.reference, at: now) {
+            let reference = experiment.reference
             do {
-                try await makeDueChange(of: place, in: project, at: now, looksAtUsers: looksAtUsers)
-                state.withLock { _ = $0.retries.removeValue(forKey: place) }
+                try await makeDueChange(of: reference, in: experiment.project, at: now, readsUsers: readsUsers)
+                state.withLock { _ = $0.retries.removeValue(forKey: reference) }
             } catch is StorageError {
                 // The next interval tries again. Readiness reports the store.
             } catch {
-                state.withLock { $0.retries[place] = now + Self.retryDelay }
+                state.withLock { $0.retries[reference] = now + Self.retryDelay }
                 catalog.logger.warning(
                     "what an experiment's schedule asks for is not possible",
                     metadata: [
-                        "sdk_key": "\(place.sdkKey)", "experiment": "\(place.key)",
+                        "sdk_key": "\(reference.sdkKey)", "experiment": "\(reference.key)",
                         "error": "\((error as? CoreError)?.detail ?? "\(error)")",
                     ])
             }
         }
     }
 
-    /// Whether an experiment's change was refused and is not tried again yet.
-    private func isWaiting(_ place: Place, at now: Instant) -> Bool {
-        timer.isClosed || state.withLock { $0.retries[place].map { now < $0 } ?? false }
+    /// Whether the change of an experiment must not be tried now: it was refused less than ``retryDelay`` ago, or the
+    /// scheduler is closed.
+    private func isWaiting(_ reference: ExperimentReference, at now: Instant) -> Bool {
+        guard !timer.isClosed else { return true }
+        guard let retry = state.withLock({ $0.retries[reference] }) else { return false }
+        return now < retry
     }
 
-    /// Returns the experiments with a schedule, a ramp or a bandit. A project's definitions are searched once per
-    /// version.
-    private func timedExperiments() -> [(project: Project, place: Place)] {
+    /// Returns the experiments with a schedule, a ramp or a bandit. Each version of a project is searched once.
+    ///
+    /// A superseded project is left out: its definitions are not the newest, so no change of it could be stored.
+    private func timedExperiments() -> [TimedExperiment] {
         let projects = catalog.snapshot().projects.values.filter { !$0.isSuperseded }
         return state.withLock { state in
-            var timed: [String: (version: Int64, keys: [Identifier])] = [:]
+            var timed: [String: TimedKeys] = [:]
+            var experiments: [TimedExperiment] = []
             for project in projects {
-                if let known = state.timed[project.sdkKey], known.version == project.version {
-                    timed[project.sdkKey] = known
-                } else {
-                    timed[project.sdkKey] = (project.version, project.definitions.timedExperiments)
+                let former = state.timed[project.sdkKey]
+                let current =
+                    if let former, former.version == project.version {
+                        former
+                    } else {
+                        TimedKeys(version: project.version, keys: project.definitions.timedExperiments)
+                    }
+                timed[project.sdkKey] = current
+                experiments += current.keys.map { key in
+                    TimedExperiment(
+                        project: project, reference: ExperimentReference(sdkKey: project.sdkKey, key: key))
                 }
             }
             state.timed = timed
-            return projects.flatMap { project in
-                (timed[project.sdkKey]?.keys ?? []).map { (project, Place(sdkKey: project.sdkKey, key: $0)) }
-            }
+            return experiments
         }
     }
 
-    /// Returns whether the users of experiments with an active ramp are to be read in this interval.
-    private func beginLook() -> Bool {
+    /// Returns whether the users of experiments with an active ramp are read in this interval: after a commit of this
+    /// process, and otherwise after ``longestWithoutRead`` intervals.
+    private func shouldReadUsers() -> Bool {
         let commits = store.metrics().commits
         return state.withLock { state in
-            state.quiet += 1
-            guard state.commits != commits || state.quiet >= Self.longestQuiet else { return false }
-            state.commits = commits
-            state.quiet = 0
+            state.intervalsSinceRead += 1
+            let hasCommitted = state.commitsAtLastRead != commits
+            guard hasCommitted || state.intervalsSinceRead >= Self.longestWithoutRead else { return false }
+            state.commitsAtLastRead = commits
+            state.intervalsSinceRead = 0
             return true
         }
     }
 
+    // MARK: The change of one experiment
+
     /// Makes the change of one experiment that is due, if there is one.
     ///
-    /// A change by a schedule depends on the time alone. A step of a ramp and a look of a bandit also depend on the
-    /// users, which are read only if such a change may be due.
+    /// - Parameter readsUsers: whether the users are read even if no change is due by the time alone. A step of an
+    ///   active ramp may end by the number of its users, or by an alarm.
     private func makeDueChange(
-        of place: Place, in project: Project, at now: Instant, looksAtUsers: Bool
+        of reference: ExperimentReference, in project: Project, at now: Instant, readsUsers: Bool
     ) async throws {
         let definitions = project.definitions
-        let due = definitions.timedChange(of: place.key, at: now, nil)
-        guard due != nil || looksAtUsers && definitions.isRamping(place.key) else { return }
+        let dueByTime = definitions.timedChange(of: reference.key, at: now, nil)
+        let mayBeDueByUsers = readsUsers && definitions.isRamping(reference.key)
+        guard dueByTime != nil || mayBeDueByUsers else { return }
         var bandit: Bandit?
-        if case .weigh = due {
-            guard try await isLookDue(of: place, definitions, at: now) else { return }
-            bandit = definitions.experiments[place.key]?.details.bandit
+        if case .weigh = dueByTime {
+            guard let experiment = definitions.experiments[reference.key],
+                try await banditLooks.isLookDue(of: experiment, reference, at: now)
+            else { return }
+            bandit = experiment.details.bandit
         }
-        let watch = try await watch(place.key, project, bandit, at: now)
-        // The bandit has looked, and no weight changes.
-        if let look = watch?.bandit, let experiment = definitions.experiments[place.key],
+        let watch = try await readUsers(of: reference.key, in: project, for: bandit, at: now)
+        if let look = watch?.banditLook, let experiment = definitions.experiments[reference.key],
             experiment.shares(look) == nil
         {
-            return try await storeLook(look, of: experiment, place, at: now)
+            // The weights stay, so the definitions need no new revision.
+            return try await banditLooks.store(look, of: experiment, reference, at: now)
         }
-        // Most looks at users change nothing.
-        guard definitions.timedChange(of: place.key, at: now, watch?.users) != nil else { return }
+        // Usually the users show that no change is due yet.
+        guard definitions.timedChange(of: reference.key, at: now, watch?.users) != nil else { return }
         do {
-            try await makeDueChange(place, at: now, watch)
+            try await makeNewestDueChange(of: reference, at: now, watch)
         } catch let error as CoreError where error.kind != .unavailable {
-            // The step is not possible. The ramp is held instead, until a person decides.
-            try await makeDueChange(place, at: now, watch, holding: error)
+            // The step is not possible. The ramp is held until a person decides.
+            try await makeNewestDueChange(of: reference, at: now, watch, holdingRampAfter: error)
         }
-    }
-
-    // MARK: Looks of bandits that change no weights
-
-    /// Whether a look of a bandit is due, given its looks that changed no weights, which are not in the definitions.
-    private func isLookDue(of place: Place, _ definitions: ProjectDefinitions, at now: Instant) async throws -> Bool {
-        guard let experiment = definitions.experiments[place.key], let bandit = experiment.details.bandit else {
-            return false
-        }
-        guard bandit.with(state.withLock { $0.looks[place] }).isDue(at: now) else { return false }
-        // Another process may have looked meanwhile.
-        let looks = try await catalog.inBackground { try await $0.read(.looks(sdkKey: place.sdkKey)) }
-        let look = looks.first { $0.experimentID == experiment.id }
-        state.withLock { $0.looks[place] = look }
-        return bandit.with(look).isDue(at: now)
-    }
-
-    /// Stores a look that changes no weights, unless another process has stored a newer one than this process knows.
-    private func storeLook(
-        _ look: Bandit.Look, of experiment: ExperimentDefinition, _ place: Place, at now: Instant
-    ) async throws {
-        let former = state.withLock { $0.looks[place] }
-        var before = experiment
-        var after = experiment
-        before.details.bandit = experiment.details.bandit?.with(former)
-        after.details.bandit?.note(look, at: now)
-        guard let content = after.details.bandit?.state.stored else { return }
-        let stored = StoredLook(
-            sdkKey: place.sdkKey, experimentID: experiment.id, lookedAt: now, content: .object(content))
-        let note = AuditNote(
-            .experimentBandit, of: place.key.string, before: before.timesForAudit, after: after.timesForAudit)
-        let isStored = try await catalog.inBackground {
-            try await $0.write(.putLook(stored, after: former?.lookedAt, note, by: Self.author))
-        }
-        if isStored { state.withLock { $0.looks[place] = stored } }
     }
 
     /// Reads the users of an experiment.
     ///
     /// - Parameter bandit: the bandit whose look is due; `nil` if none is.
     /// - Returns: `nil` if the datafile does not have the experiment.
-    private func watch(
-        _ key: Identifier, _ project: Project, _ bandit: Bandit?, at now: Instant
+    private func readUsers(
+        of key: Identifier, in project: Project, for bandit: Bandit?, at now: Instant
     ) async throws -> UserWatch? {
         guard let experiment = project.datafile.experiment(key: key) else { return nil }
         return try await catalog.inBackground { session in
             var watch = try await UserWatch.read(experiment, of: project, at: now, session)
-            if let bandit { watch.bandit = try await .read(bandit, experiment, of: project, at: now, session) }
+            if let bandit { watch.banditLook = try await .read(bandit, experiment, of: project, at: now, session) }
             return watch
         }
     }
 
-    /// Makes the change that is due by the newest definitions. There may be none: another process may have been
-    /// quicker, or a person may have changed the experiment.
+    /// Makes the change that is due by the newest definitions. Possibly no change is due any more, because another
+    /// process has made it, or a person has changed the experiment.
     ///
-    /// - Parameter refusal: why the step of a ramp was not possible. The ramp is then held instead.
+    /// - Parameter refusal: why the step of a ramp was not possible; the ramp is then held instead. `nil` to make the
+    ///   due change.
     /// - Throws: `refusal` if the due change is not a step of a ramp.
-    private func makeDueChange(
-        _ place: Place, at now: Instant, _ watch: UserWatch?, holding refusal: CoreError? = nil
+    private func makeNewestDueChange(
+        of reference: ExperimentReference, at now: Instant, _ watch: UserWatch?,
+        holdingRampAfter refusal: CoreError? = nil
     ) async throws {
-        let key = place.key
+        let key = reference.key
         let edit = ProjectEditor.Edit(
-            sdkKey: place.sdkKey, author: Self.author, moves: .refuse,
+            sdkKey: reference.sdkKey, author: Self.author, moves: .refuse,
             change: { definitions, _ throws(CoreError) -> TimedChange? in
                 guard var change = definitions.timedChange(of: key, at: now, watch?.users) else { return nil }
                 if let refusal {
@@ -231,53 +224,20 @@ public final class ExperimentScheduler: Sendable {
             },
             notes: { draft in
                 guard let change = draft.outcome else { return [] }
-                func times(_ definitions: ProjectDefinitions?) -> JSONValue {
-                    definitions?.experiments[key].map(\.timesForAudit) ?? .null
-                }
+                let before = draft.project?.definitions.experiments[key]
+                let after = draft.compiled.definitions.experiments[key]
                 return [
                     AuditNote(
-                        change.action, of: key.string, before: times(draft.project?.definitions),
-                        after: times(draft.compiled.definitions))
+                        change.action, of: key.string, before: before?.timesForAudit ?? .null,
+                        after: after?.timesForAudit ?? .null)
                 ]
             })
         _ = try await ProjectEditor(catalog, .notNeeded).edit(edit)
     }
 }
 
-extension TimedChange {
-    /// Whether the change begins a step of a ramp.
-    fileprivate var isStep: Bool {
-        if case .begin = self { true } else { false }
-    }
-}
-
-extension ExperimentDefinition {
-    /// The members that a schedule, a ramp or a bandit changes, for the audit log.
-    fileprivate var timesForAudit: JSONValue {
-        [
-            "experiment": [
-                "key": JSONValue(key), "status": .string(ExperimentStatus.name(of: status)),
-                "traffic": .shortest(enrolledTraffic), "enrollment": .string(enrollment.rawValue),
-                "schedule": details.schedule?.json ?? .null,
-                "variations": .array(
-                    variations.map { variation in
-                        let weight = variation.weight.map { JSONValue.shortest($0) } ?? .null
-                        return ["key": JSONValue(variation.key), "weight": weight]
-                    }),
-                "bandit": ["state": details.bandit?.description(of: self).object?["state"] ?? .null],
-                "ramp": ["state": details.ramp?.json.object?["state"] ?? .null],
-            ]
-        ]
-    }
-}
-
-extension TimedChange {
-    /// The action in the audit log.
-    var action: AuditAction {
-        switch self {
-        case .start, .end: .experimentSchedule
-        case .begin, .complete, .wait, .alarm, .hold: .experimentRamp
-        case .weigh: .experimentBandit
-        }
-    }
+/// Identifies an experiment among all projects.
+struct ExperimentReference: Hashable {
+    let sdkKey: String
+    let key: Identifier
 }

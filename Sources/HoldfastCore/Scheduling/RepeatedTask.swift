@@ -6,7 +6,7 @@ import Synchronization
 /// after the preceding one has ended.
 package final class RepeatedTask: Sendable {
     private let interval: DispatchTimeInterval
-    /// Its own executor, so that the work does not wait for other tasks that block a thread.
+    /// An executor for this work only, so that the work does not wait for other tasks that block a thread.
     private let executor = DispatchExecutor(label: "repeated-task")
     private let closed = Atomic<Bool>(false)
 
@@ -20,8 +20,8 @@ package final class RepeatedTask: Sendable {
     ///
     /// - Parameters:
     ///   - delay: the time until the first run; the interval by default.
-    ///   - work: must capture the owner of the task weakly. Otherwise it keeps the owner alive until the task is
-    ///     closed.
+    ///   - work: the work to repeat. It must capture the owner of the task weakly, or else the owner stays alive until
+    ///     the task is closed.
     package func start(after delay: DispatchTimeInterval? = nil, _ work: @escaping @Sendable () async -> Void) {
         DispatchQueue.global(qos: .userInitiated).asyncAfter(deadline: .now() + (delay ?? interval)) { [weak self] in
             guard let self, !isClosed else { return }

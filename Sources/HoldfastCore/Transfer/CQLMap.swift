@@ -1,22 +1,23 @@
 import Definitions
 import JSON
 
-/// Parses a map of experiments as CQL, Cassandra's query language, writes it. Its form depends on the type of the
-/// values:
-/// - a map: `{'77': {'variation_id': 'b'}}`
-/// - a user-defined type: `{'77': {variation_id: 'b'}}`
-/// - a text: `{'77': 'b'}`
+/// Parses an `experiment_bucket_map` in the syntax of CQL, Cassandra's query language. The values of the map may have
+/// one of three types:
+/// - map: `{'77': {'variation_id': 'b'}}`
+/// - user-defined type: `{'77': {variation_id: 'b'}}`
+/// - text: `{'77': 'b'}`
 ///
 /// A quotation mark within a text is doubled.
 enum CQLMap {
-    /// Returns the map as the JSON of an `experiment_bucket_map`; `nil` if the text is no such map.
+    /// Returns the map as the JSON of an `experiment_bucket_map`; `nil` if the bytes are not such a map.
     static func parse(_ bytes: [UInt8]) -> JSONValue? {
         var reader = Reader(rest: bytes[...])
         guard let map = reader.map(of: { $0.assignment() }), reader.isAtEnd else { return nil }
         return .object(map)
     }
 
-    /// Reads the text from left to right. Each function returns `nil` if the rest does not begin with what it reads.
+    /// Reads the text from left to right. Each function reads one syntactic element, and returns `nil` if the rest of
+    /// the text does not begin with this element.
     private struct Reader {
         /// The bytes that are not read yet.
         var rest: ArraySlice<UInt8>
@@ -24,32 +25,28 @@ enum CQLMap {
         /// Whether only blanks are left.
         var isAtEnd: Bool { rest.allSatisfy { $0 == 0x20 } }
 
-        /// Reads a map whose values a function reads.
-        mutating func map(of value: (inout Reader) -> JSONValue?) -> JSONObject? {
+        /// Reads a map.
+        ///
+        /// - Parameter readValue: reads a value of the map.
+        mutating func map(of readValue: (inout Reader) -> JSONValue?) -> JSONObject? {
             guard skip("{") else { return nil }
             var map = JSONObject()
             if skip("}") { return map }
             repeat {
-                guard let key = name(), skip(":"), let value = value(&self) else { return nil }
+                guard let key = name(), skip(":"), let value = readValue(&self) else { return nil }
                 map[key] = value
             } while skip(",")
             return skip("}") ? map : nil
         }
 
-        /// Reads the value of an experiment: the id of a variation, or a map with it.
+        /// Reads the value of an experiment: the id of a variation, or a map with the id.
         mutating func assignment() -> JSONValue? {
-            if let variationID = text() { return .object(Self.assignment(variationID)) }
+            if let variationID = text() { return ["variation_id": .string(variationID)] }
             let members = map { reader in reader.text().map { .string($0) } }
             return members.map { .object($0) }
         }
 
-        private static func assignment(_ variationID: String) -> JSONObject {
-            var object = JSONObject()
-            object["variation_id"] = .string(variationID)
-            return object
-        }
-
-        /// Reads a key of a map: a text, or a name without quotation marks.
+        /// Reads a key of a map: a text, or the name of a field of a user-defined type, which has no quotation marks.
         private mutating func name() -> String? {
             if let text = text() { return text }
             let word = rest.prefix { $0 == UInt8(ascii: "_") || NameRule.isExperimentID(CollectionOfOne($0)) }

@@ -13,15 +13,15 @@ import Storage
 ///
 /// Further columns are ignored.
 public struct DelimitedProfiles: ProfileReader {
-    /// How the input is written.
+    /// The format of the input.
     public struct Options: Sendable {
-        /// An ASCII character.
+        /// The delimiter of fields, an ASCII character.
         public var delimiter = UInt8(ascii: ",")
         /// Whether a backslash escapes characters, as in the output of `cqlsh`. Otherwise quotation marks are doubled.
         public var escapesByBackslash = false
-        /// The names of the columns, if the first record does not have them.
+        /// The names of the columns; `nil` if the first record of the input is the header.
         public var header: [String]?
-        /// The names of columns in the input, by the names of ``knownColumns``.
+        /// The columns that have other names in the input: the names in the input, by the names of ``knownColumns``.
         public var columns: [String: String] = [:]
 
         public init() {}
@@ -35,7 +35,7 @@ public struct DelimitedProfiles: ProfileReader {
     private var splitter: RecordSplitter
     private var records: Records
 
-    /// - Throws: 400 if the header that was given lacks a column.
+    /// - Throws: 400 if the header in the options lacks a column.
     public init(_ options: Options, names: ExperimentNames) throws(CoreError) {
         splitter = RecordSplitter(
             delimiter: options.delimiter, escape: options.escapesByBackslash ? .backslash : .doubledQuote)
@@ -55,12 +55,15 @@ public struct DelimitedProfiles: ProfileReader {
         self.records = records
     }
 
-    /// The positions of the columns that are read.
+    /// The columns that are read, by their indices in a record.
     fileprivate struct Columns {
         /// The columns with the assignments of a record.
         enum Content {
+            /// The ids of an experiment and a variation.
             case ids(experiment: Int, variation: Int)
+            /// The keys or ids of an experiment and a variation that the database has.
             case names(experiment: Int, variation: Int)
+            /// An `experiment_bucket_map`.
             case map(Int)
         }
 
@@ -74,17 +77,17 @@ public struct DelimitedProfiles: ProfileReader {
     fileprivate struct Records {
         let options: Options
         let names: ExperimentNames
-        /// `nil` until the header was read.
+        /// The columns; `nil` until the header was read.
         var columns: Columns?
-        /// Whether the header was refused. The records are then skipped.
-        var isRefused = false
+        /// Whether the header was refused. All further records are then skipped.
+        var isHeaderRefused = false
     }
 }
 
 extension DelimitedProfiles.Records {
     /// Takes the next record: the header, or a profile to report.
     fileprivate mutating func take(_ record: RecordSplitter.Record, _ report: (ImportedElement) -> Void) {
-        guard !isRefused else { return }
+        guard !isHeaderRefused else { return }
         do throws(CoreError) {
             let fields = try record.fields.get()
             guard let columns else {
@@ -95,13 +98,13 @@ extension DelimitedProfiles.Records {
             let profile = try profile(fields, columns)
             report(ImportedElement(line: record.line, .profile(profile)))
         } catch {
-            // A refused header is reported once. Otherwise each record would be refused for the same reason.
-            isRefused = columns == nil
+            // The fault of a header is reported once, and not again for each record.
+            isHeaderRefused = columns == nil
             report(ImportedElement(line: record.line, .refused(error)))
         }
     }
 
-    /// Finds the columns.
+    /// Finds the columns in a header.
     ///
     /// - Throws: 400 if the header lacks a column.
     fileprivate func columns(in header: [String]) throws(CoreError) -> DelimitedProfiles.Columns {
@@ -140,28 +143,43 @@ extension DelimitedProfiles.Records {
         }
         let userID = try ProfileInput.checkUserID(try text(fields[columns.userID], "user_id"), at: nil)
         switch columns.content {
-        case .map(let index):
-            return ProfileInput(userID: userID, assignments: try map(fields[index]))
+        case .map(let index): return ProfileInput(userID: userID, assignments: try map(fields[index]))
         case .ids(let experiment, let variation):
-            let experimentID = try NameRule.checkExperimentID(
-                try text(fields[experiment], "experiment_id"), at: nil)
-            let text = try text(fields[variation], "variation_id")
-            let variationID = try ProfileInput.variationID(.string(text), at: [])
-            return ProfileInput(userID: userID, entry: (experimentID, variationID))
+            return ProfileInput(userID: userID, entry: try entry(ids: fields[experiment], fields[variation]))
         case .names(let experiment, let variation):
-            let name = Identifier(try text(fields[experiment], "experiment"))
-            guard let found = try names.experiment(name) else {
-                let name = name.string.shortened(to: CoreError.longestQuote)
-                throw CoreError(
-                    .unprocessable, "the experiment must be one of the database's; got '\(name)'; create it first")
-            }
-            let key = Identifier(try text(fields[variation], "variation"))
-            let variation = try ExperimentNames.variation(key, of: found, allowsPlace: false)
-            return ProfileInput(userID: userID, entry: try ExperimentNames.entry(found, variation))
+            return ProfileInput(userID: userID, entry: try entry(names: fields[experiment], fields[variation]))
         }
     }
 
+    /// Returns the assignment with the ids in two fields. The ids need not be in the database.
+    private func entry(
+        ids experiment: [UInt8], _ variation: [UInt8]
+    ) throws(CoreError) -> ExperimentBucketMap.Entry {
+        let experimentID = try NameRule.checkExperimentID(try text(experiment, "experiment_id"), at: nil)
+        let variationID = try ProfileInput.variationID(.string(try text(variation, "variation_id")), at: [])
+        return ExperimentBucketMap.Entry(experimentID: experimentID, variationID: variationID)
+    }
+
+    /// Returns the assignment of an experiment and a variation that two fields name by keys or ids.
+    ///
+    /// - Throws: 422 if the database does not have the experiment or the variation.
+    private func entry(
+        names experiment: [UInt8], _ variation: [UInt8]
+    ) throws(CoreError) -> ExperimentBucketMap.Entry {
+        let name = Identifier(try text(experiment, "experiment"))
+        guard let found = try names.experiment(name) else {
+            let name = name.string.shortened(to: CoreError.longestQuote)
+            throw CoreError(
+                .unprocessable, "the experiment must be one of the database's; got '\(name)'; create it first")
+        }
+        let key = Identifier(try text(variation, "variation"))
+        let foundVariation = try ExperimentNames.variation(key, of: found, allowsIndex: false)
+        return try ExperimentNames.entry(found, foundVariation)
+    }
+
     /// Returns a field as text.
+    ///
+    /// - Parameter name: the name of the column, for the error.
     private func text(_ bytes: [UInt8], _ name: String) throws(CoreError) -> String {
         guard let text = String(validating: bytes, as: UTF8.self) else {
             throw CoreError(.invalid, "\(name) must be UTF-8")
@@ -186,9 +204,8 @@ extension DelimitedProfiles.Records {
 }
 
 extension ProfileInput {
-    /// A profile with one assignment.
-    init(userID: Identifier, entry: (experimentID: Identifier, variationID: Identifier)) {
-        let entry = ExperimentBucketMap.Entry(experimentID: entry.experimentID, variationID: entry.variationID)
+    /// Creates a profile with one assignment.
+    fileprivate init(userID: Identifier, entry: ExperimentBucketMap.Entry) {
         self.init(userID: userID, assignments: ExperimentBucketMap([entry]))
     }
 }

@@ -7,13 +7,14 @@ public import Storage
 /// The body of a request that moves a running experiment from another system to this server:
 /// `{"started_at","shares","exposures"?,"events"?}`.
 ///
-/// Imported users are compared with the shares in the other system. They therefore belong to an allocation period of
-/// their own, the ``period``.
+/// The other system has split the imported users by its own shares, so the users belong to an allocation period of
+/// their own, ``period``. ``SampleRatioCheck`` compares them with the shares of this period.
 public struct ExperimentImport: Sendable {
     /// The allocation period of the import: from the start in the other system, with the shares in that system.
     public let period: AllocationPeriod
     public let exposures: [Exposure]
     public let events: [GoalEvent]
+    /// The shares as the client sent them, for the audit entry.
     private let shares: JSONValue
 
     private static let exposureMembers = ["user_id", "variation_id", "variation_key", "timestamp"]
@@ -28,15 +29,7 @@ public struct ExperimentImport: Sendable {
     ) throws(CoreError) {
         try Self.check(experiment, of: project)
         let object = try body.object("an import", knowing: ["started_at", "shares", "exposures", "events"])
-        guard let startedAt = try object.optionalTime("started_at") else {
-            throw CoreError(
-                .invalid, "`started_at` is required: when the experiment began elsewhere", at: ["started_at"])
-        }
-        guard startedAt <= now else {
-            throw CoreError(
-                .unprocessable, "`started_at` must not be in the future; got '\(startedAt.rfc3339)'", at: ["started_at"]
-            )
-        }
+        let startedAt = try Self.startedAt(object, now: now)
         shares = object["shares"] ?? .null
         period = AllocationPeriod(
             number: AllocationPeriod.imported, sdkKey: project.sdkKey, since: startedAt,
@@ -51,17 +44,11 @@ public struct ExperimentImport: Sendable {
         self.exposures = exposures
         var events: [GoalEvent] = []
         for (index, element) in try Self.elements("events", of: object, limit: limit).enumerated() {
-            // Events from before the start are needed as well, as far as metrics look back.
+            // Metrics also use events from before the first exposure, which may be before the start.
             let input = try EventInput(
                 element, knowing: Self.eventMembers, at: JSONPointer().appending("events").appending(index),
                 sdkKey: project.sdkKey, importedSince: startedAt - EventRules.longestLookBack, now: now)
-            let event = try GoalEvent(input)
-            guard event.senderID != nil else {
-                throw CoreError(
-                    .unprocessable, "`id` is required in an import, so that no event counts twice",
-                    at: input.place.appending("id"))
-            }
-            events.append(event)
+            events.append(try Self.goalEvent(input))
         }
         self.events = events
     }
@@ -76,6 +63,9 @@ public struct ExperimentImport: Sendable {
             ], in: period.sdkKey)
     }
 
+    /// Checks that an experiment can take an import. Results of an experiment that is over are frozen, and a bandit
+    /// weights users by probabilities that imported users did not have.
+    ///
     /// - Throws: 409 if nothing can be imported into the experiment.
     private static func check(_ experiment: Experiment, of project: Project) throws(CoreError) {
         guard !experiment.isConcluded, !experiment.isArchived else {
@@ -87,12 +77,41 @@ public struct ExperimentImport: Sendable {
         guard project.definitions.experiments[experiment.key]?.details.bandit == nil else {
             throw CoreError(
                 .conflict,
-                "an experiment with a bandit takes no import, because it weights users by the probabilities of their time"
-            )
+                "an experiment with a bandit takes no import, because it weights users by the probabilities of their "
+                    + "time")
         }
     }
 
-    /// Returns the elements of an array; none if it is absent or null.
+    /// Returns the time when the experiment started in the other system.
+    ///
+    /// - Throws: 400 if it is absent; 422 if it is in the future.
+    private static func startedAt(_ object: JSONObject, now: Instant) throws(CoreError) -> Instant {
+        guard let startedAt = try object.optionalTime("started_at") else {
+            throw CoreError(
+                .invalid, "`started_at` is required: when the experiment began elsewhere", at: ["started_at"])
+        }
+        guard startedAt <= now else {
+            throw CoreError(
+                .unprocessable, "`started_at` must not be in the future; got '\(startedAt.rfc3339)'", at: ["started_at"]
+            )
+        }
+        return startedAt
+    }
+
+    /// Returns the goal event of an element.
+    ///
+    /// - Throws: 400 or 422 if a member is wrong; 422 if there is no `id`.
+    private static func goalEvent(_ input: EventInput) throws(CoreError) -> GoalEvent {
+        let event = try GoalEvent(input)
+        guard event.senderID != nil else {
+            throw CoreError(
+                .unprocessable, "`id` is required in an import, so that no event counts twice",
+                at: input.place.appending("id"))
+        }
+        return event
+    }
+
+    /// Returns the elements of an array; none if the array is absent or null.
     private static func elements(
         _ name: String, of object: JSONObject, limit: Int
     ) throws(CoreError) -> [JSONValue] {
@@ -109,10 +128,33 @@ public struct ExperimentImport: Sendable {
     /// Returns the allocation in the other system.
     ///
     /// - Parameter shares: relative numbers by the keys of variations.
+    /// - Throws: 400 or 422 if the shares are wrong or incomplete.
     private static func allocation(
         _ shares: JSONValue, of experiment: Experiment
     ) throws(CoreError) -> TrafficAllocation {
         let place: JSONPointer = ["shares"]
+        let ratio = try ratio(shares, of: experiment, at: place)
+        // A forgotten share would make the sample ratio wrong, and an import cannot be taken back.
+        if let missing = experiment.variations.first(where: { ratio[$0.id] == nil }) {
+            throw CoreError(
+                .unprocessable,
+                "`shares` must have each variation of the experiment, with 0 for one that nobody got; "
+                    + "'\(missing.key)' is missing", at: place)
+        }
+        guard ratio.values.contains(where: { $0 > 0 }) else {
+            throw CoreError(.unprocessable, "`shares` must have at least one number above 0; got none", at: place)
+        }
+        let ids = experiment.variations.map(\.id)
+        let weights = TrafficAllocation.weights(of: ids, ratio: ids.map { ratio[$0] ?? 0 }, traffic: 100)
+        return TrafficAllocation(weights: weights)
+    }
+
+    /// Returns the shares in the other system by the ids of variations.
+    ///
+    /// - Throws: 400 if the shares are not an object; 422 for an unknown variation, or a share out of range.
+    private static func ratio(
+        _ shares: JSONValue, of experiment: Experiment, at place: JSONPointer
+    ) throws(CoreError) -> [Identifier: Double] {
         guard let object = shares.object else {
             throw CoreError(
                 .invalid,
@@ -137,22 +179,10 @@ public struct ExperimentImport: Sendable {
             }
             ratio[variation.id] = share
         }
-        // A share that was forgotten would make the sample ratio wrong, and an import cannot be taken back.
-        if let missing = experiment.variations.first(where: { ratio[$0.id] == nil }) {
-            throw CoreError(
-                .unprocessable,
-                "`shares` must have each variation of the experiment, with 0 for one that nobody got; '\(missing.key)' is missing",
-                at: place)
-        }
-        guard ratio.values.contains(where: { $0 > 0 }) else {
-            throw CoreError(.unprocessable, "`shares` must have at least one number above 0; got none", at: place)
-        }
-        let ids = experiment.variations.map(\.id)
-        let weights = TrafficAllocation.weights(of: ids, ratio: ids.map { ratio[$0] ?? 0 }, traffic: 100)
-        return TrafficAllocation(weights: weights)
+        return ratio
     }
 
-    /// Returns the exposure of an element, which enrolls its user in the period.
+    /// Returns the exposure of an element. It enrolls its user in the imported period.
     private static func exposure(
         _ input: EventInput, in period: AllocationPeriod, of experiment: Experiment, _ project: Project
     ) throws(CoreError) -> Exposure {

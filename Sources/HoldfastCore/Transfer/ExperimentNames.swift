@@ -1,13 +1,14 @@
 public import Bucketing
 public import Definitions
 import JSON
+import Storage
 
-/// Finds experiments and variations by the names that data of other systems use: a key, an id, or the position of a
-/// variation in the list.
+/// Finds experiments and variations by their names in the data of other systems: a key, an id, or the index of a
+/// variation in the experiment's list.
 public struct ExperimentNames: Sendable {
     private let datafiles: [Datafile]
 
-    /// - Parameter sdkKey: the project whose experiments are found; `nil` for those of all projects.
+    /// - Parameter sdkKey: the project in which experiments are searched; `nil` to search all projects.
     /// - Throws: 404 if there is no such project.
     public init(_ catalog: ProjectCatalog.Snapshot, sdkKey: String? = nil) throws(CoreError) {
         guard let sdkKey else {
@@ -41,15 +42,16 @@ public struct ExperimentNames: Sendable {
         return found.first
     }
 
-    /// Returns the variation with a key, or else with an id, or else at an index in the list of variations, from 0.
+    /// Returns the variation with a key, or else with an id, or else at an index in the experiment's list.
     ///
-    /// - Throws: 422 with the existing variations if there is none.
+    /// - Parameter allowsIndex: whether the name may be an index, from 0.
+    /// - Throws: 422 with the existing variations if there is no such variation.
     static func variation(
-        _ name: Identifier, of experiment: Experiment, allowsPlace: Bool
+        _ name: Identifier, of experiment: Experiment, allowsIndex: Bool
     ) throws(CoreError) -> Variation {
         if let variation = experiment.variation(key: name) ?? experiment.variation(id: name) { return variation }
-        if allowsPlace, let place = Int(name.string), experiment.variations.indices.contains(place) {
-            return experiment.variations[place]
+        if allowsIndex, let index = Int(name.string), experiment.variations.indices.contains(index) {
+            return experiment.variations[index]
         }
         let known = experiment.variations.map { "\($0.key) (id \($0.id))" }.joined(separator: ", ")
         let found = name.string.shortened(to: CoreError.longestQuote)
@@ -57,15 +59,14 @@ public struct ExperimentNames: Sendable {
             .unprocessable, "the variation must be one of the experiment '\(experiment.key)': \(known); got '\(found)'")
     }
 
-    /// Returns the ids of an experiment and its variation as an entry of a profile.
+    /// Returns an assignment to a variation.
     ///
-    /// - Throws: 400 if a profile cannot have these ids.
+    /// - Throws: 400 if a profile cannot have the ids, which may come from a datafile of an earlier release.
     static func entry(
         _ experiment: Experiment, _ variation: Variation
-    ) throws(CoreError) -> (experimentID: Identifier, variationID: Identifier) {
-        (
-            try NameRule.checkExperimentID(experiment.id.string, at: nil),
-            try ProfileInput.variationID(.string(variation.id.string), at: [])
-        )
+    ) throws(CoreError) -> ExperimentBucketMap.Entry {
+        ExperimentBucketMap.Entry(
+            experimentID: try NameRule.checkExperimentID(experiment.id.string, at: nil),
+            variationID: try ProfileInput.variationID(.string(variation.id.string), at: []))
     }
 }

@@ -7,7 +7,8 @@ import Storage
 /// `{"attributeName":"id","attributeValue":"ann","assignments":{"checkout__0":"control"}}`.
 ///
 /// A key of `assignments` consists of the experiment's key and its bucket version. The value is the key of the
-/// variation, which by default is its position in the list. If an experiment has several versions, the greatest counts.
+/// variation, which by default is the variation's index in the experiment's list. If an experiment has several
+/// versions, the greatest one counts.
 public struct GrowthBookProfiles: ProfileReader {
     private var splitter = JSONElementSplitter(limit: ImportedElement.lengthLimit)
     private var documents: Documents
@@ -36,28 +37,37 @@ public struct GrowthBookProfiles: ProfileReader {
         let names: ExperimentNames
         let attribute: String
         /// The number of skipped documents, by the attribute to which they belong.
-        var ofOtherAttributes = Tally()
-        /// The number of skipped assignments, by the experiment, which the database lacks.
-        var ofUnknownExperiments = Tally()
+        var skippedDocuments = Tally()
+        /// The number of skipped assignments to unknown experiments, by the key of the experiment.
+        var skippedAssignments = Tally()
     }
 
-    /// Counts by name, for a limited number of names; further names are counted together.
+    /// Counts by name.
     fileprivate struct Tally {
         private var counts: [String: Int] = [:]
+        /// The count of all names beyond ``nameLimit``.
         private var others = 0
-        private static let limit = 1_000
-        private static let shown = 20
+        /// The maximum number of names that are counted separately. It bounds the memory.
+        private static let nameLimit = 1_000
+        /// The maximum number of names in ``description``.
+        private static let shownNames = 20
 
         mutating func count(_ name: String) {
-            if counts[name] != nil || counts.count < Self.limit { counts[name, default: 0] += 1 } else { others += 1 }
+            if counts[name] != nil || counts.count < Self.nameLimit {
+                counts[name, default: 0] += 1
+            } else {
+                others += 1
+            }
         }
 
-        /// The counts as text, such as "a (3), b (1) and 5 more"; `nil` if there are none.
+        /// The counts as text, the greatest first, such as "a (3), b (1) and 5 more"; `nil` if there are none.
         var description: String? {
             guard !counts.isEmpty else { return nil }
-            let sorted = counts.sorted { ($0.value, $1.key) > ($1.value, $0.key) }
-            let shown = sorted.prefix(Self.shown).map { "\($0.key.shortened(to: 64)) (\($0.value))" }
-            let rest = sorted.dropFirst(Self.shown).reduce(others) { $0 + $1.value }
+            let sorted = counts.sorted { left, right in
+                left.value == right.value ? left.key < right.key : left.value > right.value
+            }
+            let shown = sorted.prefix(Self.shownNames).map { "\($0.key.shortened(to: 64)) (\($0.value))" }
+            let rest = sorted.dropFirst(Self.shownNames).reduce(others) { $0 + $1.value }
             return shown.joined(separator: ", ") + (rest > 0 ? " and \(rest) more" : "")
         }
     }
@@ -66,8 +76,8 @@ public struct GrowthBookProfiles: ProfileReader {
 extension GrowthBookProfiles.Documents {
     fileprivate var notes: [String] {
         [
-            ofOtherAttributes.description.map { "left out documents of attributes other than '\(attribute)': \($0)" },
-            ofUnknownExperiments.description.map { "left out assignments in experiments that are not here: \($0)" },
+            skippedDocuments.description.map { "left out documents of attributes other than '\(attribute)': \($0)" },
+            skippedAssignments.description.map { "left out assignments in experiments that are not here: \($0)" },
         ].compactMap(\.self)
     }
 
@@ -81,12 +91,12 @@ extension GrowthBookProfiles.Documents {
                 throw CoreError(.invalid, "a document must be an object")
             }
             let name = try object.text("attributeName")
-            guard name == attribute else { return ofOtherAttributes.count(name) }
+            guard name == attribute else { return skippedDocuments.count(name) }
             let userID = try ProfileInput.checkUserID(try Self.value(of: object), at: ["attributeValue"])
             guard let assignments = object["assignments"]?.object else {
                 throw CoreError(.invalid, "`assignments` must be an object", at: ["assignments"])
             }
-            if let profile = try profile(userID, try newest(assignments)) {
+            if let profile = try profile(userID, try newestVersions(assignments)) {
                 report(ImportedElement(at: place, .profile(profile)))
             }
         } catch {
@@ -105,8 +115,12 @@ extension GrowthBookProfiles.Documents {
         }
     }
 
-    /// Returns the variation of the greatest bucket version of each experiment.
-    private func newest(_ assignments: JSONObject) throws(CoreError) -> [(experiment: String, variation: String)] {
+    /// Returns the variation of the greatest bucket version of each experiment, sorted by experiment.
+    ///
+    /// - Throws: 400 for a key or a variation of another form.
+    private func newestVersions(
+        _ assignments: JSONObject
+    ) throws(CoreError) -> [(experiment: String, variation: String)] {
         var newest: [String: (version: Int, variation: String)] = [:]
         for member in assignments {
             guard let mark = member.key.ranges(of: "__").last,
@@ -134,12 +148,11 @@ extension GrowthBookProfiles.Documents {
         var entries: [ExperimentBucketMap.Entry] = []
         for (key, variation) in assignments {
             guard let experiment = try names.experiment(Identifier(key)) else {
-                ofUnknownExperiments.count(key)
+                skippedAssignments.count(key)
                 continue
             }
-            let variation = try ExperimentNames.variation(Identifier(variation), of: experiment, allowsPlace: true)
-            let entry = try ExperimentNames.entry(experiment, variation)
-            entries.append(.init(experimentID: entry.experimentID, variationID: entry.variationID))
+            let variation = try ExperimentNames.variation(Identifier(variation), of: experiment, allowsIndex: true)
+            entries.append(try ExperimentNames.entry(experiment, variation))
         }
         return entries.isEmpty ? nil : ProfileInput(userID: userID, assignments: ExperimentBucketMap(entries))
     }

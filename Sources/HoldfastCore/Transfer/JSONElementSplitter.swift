@@ -1,8 +1,8 @@
-/// Splits a stream of bytes into the elements of a JSON array, or into lines if it is not an array. The bytes may
-/// arrive in pieces of any size. The first character that is not white space decides: `[` begins an array.
+/// Splits a stream of bytes into the elements of a JSON array, or into lines if the stream is not an array. The bytes
+/// may arrive in pieces of any size. The first character other than white space decides: `[` begins an array.
 struct JSONElementSplitter {
     private enum Form {
-        /// There was only white space yet.
+        /// Only white space has arrived.
         case unknown
         case lines(LineSplitter)
         case array(ArrayScanner)
@@ -18,7 +18,10 @@ struct JSONElementSplitter {
         self.limit = limit
     }
 
-    /// - Parameter element: receives where an element begins and its bytes, `nil` if it exceeds the limit.
+    /// Reads the next bytes, and reports every element that is complete.
+    ///
+    /// - Parameter element: receives the place where an element begins, and the bytes of the element, or `nil` if it
+    ///   exceeds the limit.
     mutating func append(
         _ bytes: UnsafeRawBufferPointer, _ element: (ImportedElement.Place, UnsafeRawBufferPointer?) -> Void
     ) {
@@ -39,7 +42,7 @@ struct JSONElementSplitter {
             }
         }
         let rest = UnsafeRawBufferPointer(rebasing: bytes)
-        // While it is changed, the splitter must have no other copy: its buffer would be copied as well.
+        // `form` gives up its copy of the splitter, because changing a splitter with two copies copies the buffer.
         switch form {
         case .lines(var splitter):
             form = .unknown
@@ -72,7 +75,7 @@ struct JSONElementSplitter {
     }
 }
 
-/// Finds the elements of a JSON array by counting brackets. It does not check that the elements are valid JSON.
+/// Finds the elements of a JSON array by counting brackets, without checking that the elements are valid JSON.
 private struct ArrayScanner {
     private let limit: Int
     /// The number of the current line.
@@ -86,8 +89,12 @@ private struct ArrayScanner {
     /// The number of brackets and braces that are open within the current element.
     private var depth = 0
     private var isInString = false
+    /// Whether the last byte was a backslash in a string, which escapes the next byte.
     private var isEscaped = false
+    /// Whether the closing bracket of the array was read. The rest of the input is ignored.
     private var hasEnded = false
+    /// A buffer up to this capacity in bytes is kept for the next element; a larger one is released.
+    private static let keptCapacity = 64 * 1024
 
     init(limit: Int, line: Int) {
         self.limit = limit
@@ -115,11 +122,11 @@ private struct ArrayScanner {
         }
         isOverlong = isOverlong || bytes.count == limit
         if isOverlong { bytes.removeAll() } else { bytes.append(byte) }
-        count(byte)
+        track(byte)
     }
 
-    /// Updates the depth and the state within a string.
-    private mutating func count(_ byte: UInt8) {
+    /// Updates ``depth``, ``isInString`` and ``isEscaped`` after a byte of an element.
+    private mutating func track(_ byte: UInt8) {
         if isInString {
             if isEscaped {
                 isEscaped = false
@@ -151,7 +158,7 @@ private struct ArrayScanner {
         } else if !bytes.isEmpty {
             bytes.withUnsafeBytes { element(start, $0) }
         }
-        bytes.removeAll(keepingCapacity: bytes.capacity <= 64 * 1024)
+        bytes.removeAll(keepingCapacity: bytes.capacity <= Self.keptCapacity)
         isOverlong = false
     }
 }

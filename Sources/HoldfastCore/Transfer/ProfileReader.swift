@@ -13,7 +13,7 @@ public protocol ProfileReader {
     /// Ends the stream, and reports the last element.
     mutating func end(_ report: (ImportedElement) -> Void)
 
-    /// A line about each kind of input that was skipped on purpose; complete after ``end(_:)``.
+    /// A sentence about each kind of input that was skipped on purpose. The sentences are complete after ``end(_:)``.
     var notes: [String] { get }
 }
 
@@ -23,18 +23,18 @@ extension ProfileReader {
 
 /// One element of the input of an import, such as a line or a record.
 public struct ImportedElement {
-    /// The profile of an element, or why there is none.
+    /// The profile of an element, or the error because of which it was refused.
     public enum Content {
         case profile(ProfileInput)
         case refused(CoreError)
     }
 
-    /// Where an element begins.
+    /// The position in the input at which an element begins.
     public struct Place: Comparable, Sendable, CustomStringConvertible {
-        /// From 1.
+        /// The number of the line, from 1.
         public var line: Int
-        /// The number of the element in an array, from 1, because the whole array may be on one line; `nil` in formats
-        /// without an array.
+        /// The number of the element in an array, from 1; `nil` in formats without an array. The line alone does not
+        /// identify the element, because the whole array may be on one line.
         public var element: Int?
 
         public var description: String { (element.map { "element \($0), " } ?? "") + "line \(line)" }
@@ -56,7 +56,7 @@ public struct ImportedElement {
         self.init(at: Place(line: line), content)
     }
 
-    /// Creates an element with the result of a function.
+    /// Creates an element with the profile that a function parses, or with its error.
     init(line: Int, _ parse: () throws(CoreError) -> ProfileInput) {
         place = Place(line: line)
         do throws(CoreError) {
@@ -66,12 +66,12 @@ public struct ImportedElement {
         }
     }
 
-    /// The maximum length of an element in bytes.
+    /// The maximum length of an element in bytes. It bounds the memory, because a reader keeps one element.
     public static let lengthLimit = 1 << 20
 
     /// Returns an element that is refused because of its length.
     ///
-    /// - Parameter name: the name of the element in the error.
+    /// - Parameter name: the kind of element for the error, such as "a line".
     static func tooLong(line: Int, _ name: String) -> ImportedElement { tooLong(at: Place(line: line), name) }
 
     static func tooLong(at place: Place, _ name: String) -> ImportedElement {

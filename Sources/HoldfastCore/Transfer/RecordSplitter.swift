@@ -11,7 +11,7 @@ struct RecordSplitter {
         case backslash
     }
 
-    /// A record, as it is reported.
+    /// A complete record.
     struct Record {
         /// The line on which the record begins, from 1.
         var line: Int
@@ -21,13 +21,13 @@ struct RecordSplitter {
 
     /// The state after the last byte.
     private enum State {
-        /// At the begin of a field.
+        /// At the start of a field.
         case fieldStart
         /// Within a field without quotation marks.
         case plain
         /// Within a quoted field.
         case quoted
-        /// After a quotation mark within quotes, which is either the closing one or the first of two.
+        /// After a quotation mark in a quoted field. It either closes the field or is the first of two.
         case quoteInQuotes
         /// After the carriage return that follows a quoted field.
         case lineEnd
@@ -52,10 +52,10 @@ struct RecordSplitter {
     private var recordLine = 1
     /// The fault of the current record.
     private var error: CoreError?
-    /// Whether a record has begun, that is, whether there was anything but line ends since the last record.
+    /// Whether anything but line ends was read since the last record. Empty lines are no records.
     private var isWithinRecord = false
-    /// The remaining bytes of a byte order mark, which the input may begin with.
-    private var mark: ArraySlice<UInt8> = [0xEF, 0xBB, 0xBF]
+    /// The next bytes of a byte order mark, which may be at the start of the input and is skipped; empty after it.
+    private var byteOrderMark: ArraySlice<UInt8> = [0xEF, 0xBB, 0xBF]
 
     private static let quote = UInt8(ascii: "\"")
     private static let backslash = UInt8(ascii: "\\")
@@ -82,21 +82,10 @@ struct RecordSplitter {
 
     /// Takes the next byte: the transition of the state machine.
     private mutating func take(_ byte: UInt8, _ report: (Record) -> Void) {
-        if let expected = mark.first {
-            mark = byte == expected ? mark.dropFirst() : []
-            if byte == expected { return }
-        }
+        guard !skipsByteOrderMark(byte) else { return }
         defer { if byte == 0x0A { line += 1 } }
         length += 1
-        if length > ImportedElement.lengthLimit, error == nil {
-            error = CoreError(
-                .tooLarge,
-                "a record must be at most \(ImportedElement.lengthLimit) bytes long; "
-                    + "a quotation mark that is never closed may be the cause")
-            state = .malformed
-            fields = []
-            field = []
-        }
+        if length > ImportedElement.lengthLimit, error == nil { refuseTooLong() }
         switch state {
         case .fieldStart where byte == Self.quote:
             isWithinRecord = true
@@ -112,6 +101,14 @@ struct RecordSplitter {
         case .malformed:
             if byte == 0x0A { finishRecord(report) }
         }
+    }
+
+    /// Returns whether a byte belongs to a byte order mark at the start of the input.
+    private mutating func skipsByteOrderMark(_ byte: UInt8) -> Bool {
+        guard let expected = byteOrderMark.first else { return false }
+        let isMark = byte == expected
+        byteOrderMark = isMark ? byteOrderMark.dropFirst() : []
+        return isMark
     }
 
     /// Takes a byte outside of quotation marks.
@@ -156,7 +153,18 @@ struct RecordSplitter {
         refuse("a delimiter or the end of the line must follow a quoted field")
     }
 
-    /// Marks the current record as malformed.
+    /// Marks the current record as too long, and releases its fields.
+    private mutating func refuseTooLong() {
+        error = CoreError(
+            .tooLarge,
+            "a record must be at most \(ImportedElement.lengthLimit) bytes long; "
+                + "a quotation mark that is never closed may be the cause")
+        state = .malformed
+        fields = []
+        field = []
+    }
+
+    /// Marks the current record as malformed. The first fault is reported.
     private mutating func refuse(_ detail: String) {
         error = error ?? CoreError(.invalid, detail)
         state = .malformed

@@ -7,16 +7,17 @@ import JSON
 ///     ann
 ///     {"77":{"variation_id":"78"}}
 ///
-/// A key that contains a line feed spans two lines, so that all later pairs would be wrong. A value where a key is
-/// expected shows this, and begins a new pair.
+/// A key that contains a line feed spans two lines, so all later pairs would be shifted by a line. The reader notices
+/// this when it finds a value in place of a key. It then refuses that value, and begins a new pair with the next line.
 public struct RedisProfiles: ProfileReader {
     private var splitter = LineSplitter(limit: ImportedElement.lengthLimit)
-    /// The key whose value is expected next. It has no text if its line was too long.
+    /// The key whose value is expected next; `nil` if a key is expected.
     private var key: Key?
 
     /// A line that was taken as a key.
     fileprivate struct Key {
         let line: Int
+        /// `nil` if the line was too long.
         let text: [UInt8]?
     }
 
@@ -46,8 +47,8 @@ public struct RedisProfiles: ProfileReader {
             if text.map({ !LineSplitter.isBlank($0) }) ?? true { last = Key(line: line, text: text.map { Array($0) }) }
             return
         }
-        guard !isOutOfStep(key.text, text) else {
-            // The preceding line, a value, is refused. This line is a key, and begins the next pair.
+        guard !isShifted(key.text, text) else {
+            // The preceding line is a value, and is refused. This line is a key, and begins the next pair.
             let error = CoreError(.invalid, "a key must be a user id, followed by a line with its value; got a value")
             report(ImportedElement(line: key.line, .refused(error)))
             last = Key(line: line, text: text.map { Array($0) })
@@ -60,9 +61,11 @@ public struct RedisProfiles: ProfileReader {
         report(ImportedElement(line: key.line) { () throws(CoreError) in try profile(name, text) })
     }
 
-    /// Whether a line that was taken as a key is a value, and the line that follows is none.
-    private static func isOutOfStep(_ key: [UInt8]?, _ value: UnsafeRawBufferPointer?) -> Bool {
-        guard let key, let value, key.first == UInt8(ascii: "{"), value.first != UInt8(ascii: "{") else { return false }
+    /// Whether the line that was taken as a key is a value, and the next line is not, so that pairs are shifted.
+    private static func isShifted(_ key: [UInt8]?, _ value: UnsafeRawBufferPointer?) -> Bool {
+        guard let key, let value else { return false }
+        let brace = UInt8(ascii: "{")
+        guard key.first == brace, value.first != brace else { return false }
         return key.withUnsafeBytes { (try? JSONInput.parse($0)) != nil }
     }
 

@@ -3,18 +3,18 @@ public import Definitions
 public import JSON
 public import Storage
 
-/// The changes of a user's attributes that a client requests, checked against the schema. All faults are reported at
-/// once, and nothing is changed if there is one.
+/// The changes of a user's attributes that a client requests, checked against the schema. If there are faults, all of
+/// them are reported at once, and nothing is changed.
 public struct AttributeInput: Sendable {
     /// The updates, by the attribute's number.
     public private(set) var updates: [UInt32: AttributeUpdate] = [:]
     private var faults: [JSONFault] = []
-    /// Whether a name or a value is refused because it is not defined. This process may only not have read the
-    /// definition yet, so the caller then reads the schema again and repeats the check.
+    /// Whether a name or a value is refused because it is not defined. Another process may have defined it, so the
+    /// caller then reads the schema again and repeats the check.
     private var mayBeStale = false
     private let schema: AttributeSchema
-    /// Whether errors suggest names. Errors of an import do not, because comparing each name of many lines with all
-    /// attributes would take too long.
+    /// Whether the error for an unknown name suggests a similar name. Errors of an import do not, because comparing
+    /// each name of many lines with all attributes would take too long.
     private let suggestsNames: Bool
 
     private init(_ schema: AttributeSchema, suggestsNames: Bool = true) {
@@ -31,7 +31,8 @@ public struct AttributeInput: Sendable {
         try check()
     }
 
-    /// Parses a line of an import: `{"user_id":"u","attributes":{…},"remove":["a"]}`; the latter two are optional.
+    /// Parses a line of an import: `{"user_id":"u","attributes":{…},"remove":["a"]}`. The members `attributes` and
+    /// `remove` are optional.
     ///
     /// - Throws: 422 with every wrong member as `errors`.
     public init(line: JSONObject, schema: AttributeSchema) throws(CoreError) {
@@ -94,14 +95,14 @@ public struct AttributeInput: Sendable {
         }
     }
 
-    /// Returns whether the number of attributes is within the limit; adds a fault if it is not.
+    /// Returns whether a number of attributes is within the limit, and adds a fault if it is not.
     private mutating func check(count: Int, at place: JSONPointer) -> Bool {
         let isWithinLimit = count <= ProfileInput.attributeLimit
         if !isWithinLimit { refuse(place, "attributes must be at most \(ProfileInput.attributeLimit); got \(count)") }
         return isWithinLimit
     }
 
-    /// Returns the attribute with a name; adds a fault if there is none.
+    /// Returns the attribute with a name; `nil` and a fault if there is none.
     private mutating func definition(_ name: String, _ pointer: JSONPointer) -> AttributeDefinition? {
         if let definition = schema.attribute(Identifier(name)) { return definition }
         mayBeStale = true
@@ -111,6 +112,7 @@ public struct AttributeInput: Sendable {
         return nil
     }
 
+    /// Adds a fault.
     private mutating func refuse(_ pointer: JSONPointer, _ reason: String) {
         faults.append(JSONFault(pointer: pointer, reason: reason))
     }

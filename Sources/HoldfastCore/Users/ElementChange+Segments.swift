@@ -5,15 +5,15 @@ public import JSON
 public import Storage
 
 extension AttributeSchema {
-    /// Returns the names of segments that an audience refers to and that are not defined, sorted.
+    /// Returns the undefined segments to which an audience refers, by name, sorted.
     public func undefinedSegments(in audience: JSONValue) -> [Identifier] {
         Mentions(audience: audience).segments.filter { segments[$0] == nil }.sorted()
     }
 }
 
 extension ElementChange {
-    /// Checks that all segments in audiences are defined. An undefined one most likely has a spelling mistake, and
-    /// would admit nobody.
+    /// Checks that all segments in audiences are defined. The name of an undefined segment most likely has a spelling
+    /// mistake, and nobody would be in the segment.
     ///
     /// - Throws: 422 with every undefined segment.
     public func checkSegments(_ schema: AttributeSchema) throws(CoreError) {
@@ -37,17 +37,18 @@ extension ElementChange {
         warnings(schema, datafile) + warnings(changing: former, at: now)
     }
 
-    /// Returns the warnings about conditions that no user with defined attributes can meet, and ``trafficWarnings``.
+    /// Returns ``trafficWarnings``, and the warnings about conditions that no user with defined attributes can meet.
     ///
     /// - Parameter datafile: `nil` if there is no project yet. Conditions are then not checked.
     public func warnings(_ schema: AttributeSchema, _ datafile: Datafile?) -> [DefinitionWarning] {
         guard let datafile else { return trafficWarnings }
-        return trafficWarnings
-            + audiences.filter { !$0.conditions.isNull }.flatMap { audience in
-                SegmentRules.warnings(
-                    in: audience.conditions, at: audience.place, schema: schema,
-                    attributes: datafile.attributes.map(\.key)
-                ).map { DefinitionWarning(code: .conditionNeverMet, fault: $0) }
-            }
+        let listedAttributes = datafile.attributes.map(\.key)
+        var warnings = trafficWarnings
+        for audience in audiences where !audience.conditions.isNull {
+            let faults = SegmentRules.warnings(
+                in: audience.conditions, at: audience.place, schema: schema, attributes: listedAttributes)
+            warnings += faults.map { DefinitionWarning(code: .conditionNeverMet, fault: $0) }
+        }
+        return warnings
     }
 }

@@ -3,17 +3,17 @@ import Definitions
 import JSON
 import Storage
 
-/// A fast path for the form of nearly all profiles: only the two members of the schema, and ASCII ids without escapes.
-/// Unlike ``JSONParser`` it does not build a tree of values.
+/// A fast parser for the form of nearly all profiles: only the members `user_id` and `experiment_bucket_map`, and ASCII
+/// ids without escapes. Unlike ``JSONParser``, the scanner does not build a tree of values.
 ///
-/// The scanner may refuse any input: the caller then uses the parser, which accepts the input or describes the fault.
-/// But it must accept only what the parser accepts, with the same result.
+/// The scanner may refuse any input. The caller then uses the parser, which accepts the input or describes the fault.
+/// An input that the scanner accepts must have the same result with the parser.
 struct PlainProfileScanner {
     private let bytes: UnsafeRawBufferPointer
     private var position = 0
 
-    /// - Parameter pathUserID: the user id in the path. If it is not `nil`, the user id in the body must be equal or
-    ///   absent.
+    /// Parses a profile; see ``ProfileInput/init(_:called:pathUserID:)``.
+    ///
     /// - Returns: `nil` if the body is invalid or has another form.
     static func scan(_ bytes: UnsafeRawBufferPointer, pathUserID: Identifier? = nil) -> ProfileInput? {
         var scanner = PlainProfileScanner(bytes: bytes)
@@ -41,9 +41,9 @@ struct PlainProfileScanner {
                 return nil
             }
         } while take(",")
-        guard take("}"), position == bytes.count, let assignments, let userID = userID ?? pathUserID,
-            pathUserID == nil || pathUserID == userID
-        else { return nil }
+        guard take("}"), position == bytes.count else { return nil }
+        guard let assignments, let userID = userID ?? pathUserID else { return nil }
+        guard pathUserID == nil || pathUserID == userID else { return nil }
         return ProfileInput(userID: userID, assignments: assignments)
     }
 
@@ -69,7 +69,7 @@ struct PlainProfileScanner {
         return map.entries.count == entries.count ? map : nil
     }
 
-    /// Reads a string of 1 to `limit` bytes; `nil` unless it is ASCII without escapes.
+    /// Reads a string of 1 to `limit` bytes and the white space after it; `nil` unless it is ASCII without escapes.
     private mutating func text(atMost limit: Int) -> UnsafeRawBufferPointer? {
         guard take("\"") else { return nil }
         guard let end = bytes.firstJSONEscape(from: position), bytes[end] == UInt8(ascii: "\"") else { return nil }
@@ -80,11 +80,14 @@ struct PlainProfileScanner {
         return text
     }
 
-    /// Reads a character and the white space after it. White space before the first character is left to the parser.
+    /// Reads a character, and the white space after it unless it begins a string.
+    ///
+    /// - Returns: whether the character was there.
     private mutating func take(_ character: Unicode.Scalar) -> Bool {
         guard position < bytes.count, bytes[position] == UInt8(ascii: character) else { return false }
         position += 1
-        if character != "\"" { skipSpaces() }
+        let isBeginOfString = character == "\""
+        if !isBeginOfString { skipSpaces() }
         return true
     }
 

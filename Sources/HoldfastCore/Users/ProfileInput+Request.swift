@@ -3,13 +3,14 @@ public import Definitions
 public import JSON
 import Storage
 
-// Members of other requests about a user, such as decisions, overrides and merges.
+// Parses members of other requests about a user: decisions, overrides and merges.
 
 extension ProfileInput {
-    /// Returns the user of a request from its `user_id` and its `attributes`, if any. The attributes must be checked
-    /// with ``DecisionQuery/usable(in:at:)``.
+    /// Returns the user of a request from its `user_id` and its `attributes`. The caller must check the attributes with
+    /// ``DecisionQuery/usable(in:at:)``, because their limits depend on the project.
     ///
-    /// - Parameter place: the place of the object in the body.
+    /// - Parameter place: the location of the object in the body, for errors.
+    /// - Throws: 400 if a member has a wrong form.
     public static func user(of object: JSONObject, at place: JSONPointer) throws(CoreError) -> User {
         let userID = try checkUserID(try object.text("user_id", in: place), at: place.appending("user_id"))
         guard let value = object["attributes"], !value.isNull else { return User(id: userID, attributes: JSONObject()) }
@@ -22,8 +23,9 @@ extension ProfileInput {
 
     /// Returns a request's `anonymous_id`, the user's id before login; `nil` if it is absent or null.
     ///
-    /// - Parameter mayNameAny: whether the caller may name any id. Otherwise only ids that nobody can guess are allowed
-    ///   (``TakeoverRules``).
+    /// - Parameter mayNameAny: whether the caller may name any id. Otherwise the id must be one that nobody can guess,
+    ///   because the caller gets the assignments of this id (``TakeoverRules``).
+    /// - Throws: 400 if the id is invalid or may not be named.
     public static func anonymousID(
         of object: JSONObject, at place: JSONPointer = [], mayNameAny: Bool
     ) throws(CoreError) -> Identifier? {
@@ -61,22 +63,26 @@ extension ProfileInput {
     /// The maximum length of a string attribute, in bytes.
     static let attributeBytes = 4_096
 
-    /// Returns the attributes that may be used for decisions. If there are too many, or if any is too long, these are
-    /// only the attributes that the project uses. The limits bound the time to evaluate audiences, which grows with the
-    /// number and length of attributes.
+    /// Returns the attributes that may be used for decisions, within two limits: ``attributeLimit`` and
+    /// ``attributeBytes``. They bound the time to evaluate audiences, which grows with the number and length of
+    /// attributes.
+    ///
+    /// Attributes that the project does not use are left out if there are too many attributes, or if they are too long.
+    /// Clients often send attributes for other systems, so these must not cause an error.
     ///
     /// - Throws: 400 if attributes that the project uses are too long or too many.
     public static func usable(
         _ attributes: JSONObject, in project: Project, at place: @autoclosure () -> JSONPointer
     ) throws(CoreError) -> JSONObject {
-        let isMany = attributes.count > attributeLimit
+        let areTooMany = attributes.count > attributeLimit
         func length(_ value: JSONValue) -> Int { value.string?.utf8.count ?? 0 }
-        guard isMany || attributes.contains(where: { length($0.value) > attributeBytes }) else { return attributes }
+        let isAnyTooLong = attributes.contains { length($0.value) > attributeBytes }
+        guard areTooMany || isAnyTooLong else { return attributes }
         var usable = JSONObject()
         for member in attributes {
-            let isUsed = project.uses(attribute: member.key)
-            guard isUsed || !isMany && length(member.value) <= attributeBytes else { continue }
-            guard length(member.value) <= attributeBytes else {
+            let isTooLong = length(member.value) > attributeBytes
+            if areTooMany || isTooLong, !project.uses(attribute: member.key) { continue }
+            guard !isTooLong else {
                 throw CoreError(
                     .invalid,
                     "an attribute that an audience uses must be at most \(attributeBytes) bytes long; got "

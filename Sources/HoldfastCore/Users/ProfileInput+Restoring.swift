@@ -5,8 +5,12 @@ public import JSON
 import Storage
 
 extension ProfileInput {
-    /// Parses a line of an import. An assignment with `source`, `assigned_at` and `updated_at`, as an export with
-    /// detail writes it, is restored with these values. Any other assignment is saved with the current time.
+    /// Parses a line of an import.
+    ///
+    /// An export with detail writes `source`, `assigned_at` and `updated_at` of each assignment. An assignment with all
+    /// three is restored with these values. Any other assignment is saved with the current time.
+    ///
+    /// - Throws: 400 with a pointer to the member that is wrong.
     public init(line: UnsafeRawBufferPointer) throws(CoreError) {
         if let plain = PlainProfileScanner.scan(line) {
             self = plain
@@ -26,14 +30,15 @@ extension ProfileInput {
         restored[experimentID]?.source == .override
     }
 
-    /// The place of an override that the line restores, which only an admin may do; `nil` if there is none.
+    /// The location of an override that the line restores; `nil` if there is none. Only an admin may restore an
+    /// override.
     public var restoredOverride: JSONPointer? {
         restored.first { $0.value.source == .override }.map {
             JSONPointer().appending("experiment_bucket_map").appending($0.key.string).appending("source")
         }
     }
 
-    /// Whether an assignment has its source and its times.
+    /// Whether an assignment has its source and its times, so that it can be restored.
     private static func hasOrigin(_ entry: JSONObject) -> Bool {
         ["source", "assigned_at", "updated_at"].allSatisfy { entry[$0] != nil }
     }
@@ -55,7 +60,7 @@ extension ProfileInput {
             layer: source == .override ? try layer(entry, at: place) : nil)
     }
 
-    /// Returns a time that is required.
+    /// Returns a required time.
     private static func time(
         _ name: String, of entry: JSONObject, at place: JSONPointer
     ) throws(CoreError) -> Instant {

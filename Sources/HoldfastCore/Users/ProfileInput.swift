@@ -8,15 +8,16 @@ public import Storage
 public struct ProfileInput {
     public var userID: Identifier
     public var assignments: ExperimentBucketMap
-    /// The assignments that have a source and times, by experiment; only for a line of an import. They are restored as
-    /// they are, while other assignments are saved with the current time.
+    /// The assignments to restore with their source and times, by experiment id; empty except for a line of an import.
+    /// Other assignments are saved with the current time.
     var restored: [Identifier: Assignment] = [:]
 
     /// Parses a profile.
     ///
     /// - Parameters:
-    ///   - name: the name of the text in an error.
-    ///   - pathUserID: the user id in the path. If it is not `nil`, the user id in the body must be equal or absent.
+    ///   - name: the name of the text, for errors.
+    ///   - pathUserID: the user id in the path; `nil` if the path has none. The user id in the body must be equal or
+    ///     absent.
     /// - Throws: 400 with a pointer to the member that is wrong.
     public init(
         _ bytes: UnsafeRawBufferPointer, called name: String = "the body", pathUserID: Identifier? = nil
@@ -43,7 +44,9 @@ public struct ProfileInput {
         assignments = try Self.assignments(map)
     }
 
-    /// Returns the user id of the body, or else of the path.
+    /// Returns the user id of the body, or else the user id of the path.
+    ///
+    /// - Throws: 400 if both are absent, if they differ, or if the user id is invalid.
     private static func userID(_ value: JSONValue?, path: Identifier?) throws(CoreError) -> Identifier {
         guard let value else {
             if let path { return path }
@@ -59,7 +62,9 @@ public struct ProfileInput {
 
     /// Returns the change that saves the profile, and restores the assignments that have a source and times.
     ///
-    /// - Parameter condition: `nil` for an unconditional change.
+    /// - Parameters:
+    ///   - rule: the rule for an experiment in which the stored profile has another variation.
+    ///   - condition: `nil` for an unconditional change.
     public func change(
         onConflict rule: ProfileChange.ConflictRule, if condition: ProfileChange.Condition? = nil
     ) -> ProfileChange {
@@ -73,7 +78,9 @@ public struct ProfileInput {
         return ProfileChange(userID: userID, operation: operation, condition: condition)
     }
 
-    /// Returns a user id if it has 1 to 1,024 bytes of UTF-8 without NUL.
+    /// Returns the user id in a text.
+    ///
+    /// - Throws: 400 unless the text has 1 to 1,024 bytes of UTF-8 without NUL.
     public static func checkUserID(
         _ text: String, at pointer: @autoclosure () -> JSONPointer?
     ) throws(CoreError) -> Identifier {
@@ -89,7 +96,8 @@ public struct ProfileInput {
 
     /// Parses an `experiment_bucket_map`.
     ///
-    /// - Parameter place: the place of the map in the body.
+    /// - Parameter place: the location of the map in the body, for errors.
+    /// - Throws: 400 with a pointer to the member that is wrong.
     public static func assignments(
         _ map: JSONValue, at place: JSONPointer = ["experiment_bucket_map"]
     ) throws(CoreError) -> ExperimentBucketMap {
@@ -112,7 +120,9 @@ public struct ProfileInput {
         return ExperimentBucketMap(entries)
     }
 
-    /// Returns a variation id if it is a string of 1 to 255 bytes.
+    /// Returns the variation id in a value.
+    ///
+    /// - Throws: 400 unless the value is a string of 1 to 255 bytes.
     public static func variationID(
         _ value: JSONValue, at pointer: @autoclosure () -> JSONPointer
     ) throws(CoreError) -> Identifier {

@@ -6,10 +6,11 @@ public import Storage
 
 /// Encodes profiles as JSON directly from their stored form.
 public enum ProfileJSON {
-    /// Returns `{"user_id":…,"experiment_bucket_map":{…}}`; the map is empty if there is no profile.
+    /// Returns `{"user_id":…,"experiment_bucket_map":{…}}`. The map is empty if there is no profile.
     ///
     /// - Parameter detail: whether to write source and times of each assignment; see ``appendOrigin(_:to:)``.
     public static func encode(_ userID: Identifier, _ profile: ProfileRecord?, detail: Bool = false) -> [UInt8] {
+        // The JSON of a profile is about twice as long as its stored form.
         var writer = JSONWriter(capacity: 64 + (profile?.bytes.count ?? 0) * 2)
         append(userID, profile, detail: detail, to: &writer)
         return writer.finish()
@@ -40,7 +41,8 @@ public enum ProfileJSON {
         writer.endObject()
     }
 
-    /// Writes the source and times of an assignment; for an override also reason, author and the underlying assignment.
+    /// Writes the source and times of an assignment. An override also has a reason, an author and the underlying
+    /// assignment.
     public static func appendOrigin(_ assignment: Assignment, to writer: inout JSONWriter) {
         writer.member("source", assignment.source.name)
         writer.member("assigned_at", assignment.assignedAt.rfc3339)
@@ -70,6 +72,8 @@ public enum ProfileLine {
     }
 
     /// Returns the change that saves the profile of a line; `nil` for a blank line.
+    ///
+    /// - Throws: 400 with a pointer to the member that is wrong.
     public static func change(
         from line: UnsafeRawBufferPointer, onConflict rule: ProfileChange.ConflictRule
     ) throws(CoreError) -> ProfileChange? {

@@ -3,7 +3,7 @@ public import Definitions
 public import JSON
 public import Storage
 
-// Requests that define attributes and segments, and the responses with definitions.
+// Parses requests that define attributes and segments, and writes the responses with definitions.
 
 extension AttributeSchema {
     /// The maximum number of attributes.
@@ -11,6 +11,8 @@ extension AttributeSchema {
     /// The maximum number of segments.
     public static let segmentLimit = 1_000
 
+    /// Checks that an attribute may be defined. An attribute that is defined already may always be changed.
+    ///
     /// - Throws: 409 if no further attribute may be defined.
     public func checkRoom(forAttribute name: Identifier) throws(CoreError) {
         guard attributes.count < Self.attributeLimit || attribute(name) != nil else {
@@ -18,6 +20,8 @@ extension AttributeSchema {
         }
     }
 
+    /// Checks that a segment may be defined. A segment that is defined already may always be changed.
+    ///
     /// - Throws: 409 if no further segment may be defined.
     public func checkRoom(forSegment name: Identifier) throws(CoreError) {
         guard segments.count < Self.segmentLimit || segments[name] != nil else {
@@ -37,13 +41,15 @@ extension AttributeSchema {
 }
 
 extension CoreError {
-    /// Describes the refusal to change the type of an attribute.
+    /// The refusal to change the type of an attribute.
+    ///
+    /// - Parameter stored: the attribute as it is defined.
     public init(otherTypeOf stored: AttributeDefinition) {
         let multiple = stored.isMultiple ? " of several values" : ""
         self.init(
             .conflict,
-            "the type of '\(stored.name)' must stay \(stored.type)\(multiple), because its values have this type; delete "
-                + "the attribute to change it", at: ["type"])
+            "the type of '\(stored.name)' must stay \(stored.type)\(multiple), because its values have this type; "
+                + "delete the attribute to change it", at: ["type"])
     }
 }
 
@@ -53,17 +59,8 @@ extension AttributeDefinition {
     /// - Throws: 400 with a pointer to the member that is wrong.
     public init(_ body: JSONValue, name: Identifier) throws(CoreError) {
         let object = try body.object("an attribute", knowing: ["name", "type", "values", "multiple"])
-        if let given = try object.optionalText("name"), !given.utf8.elementsEqual(name.string.utf8) {
-            throw CoreError(.invalid, "`name` must be the name in the path, '\(name)'; got '\(given)'", at: ["name"])
-        }
-        let given = try object.text("type")
-        guard let type = AttributeType(rawValue: given) else {
-            let types = AttributeType.allCases.map(\.rawValue)
-            throw CoreError(
-                .invalid,
-                "`type` must be one of \(types.joined(separator: ", ")); got '\(given)'"
-                    + Spelling.hint(for: given, among: types), at: ["type"])
-        }
+        try object.checkName(name)
+        let type = try Self.attributeType(in: object)
         guard type == .selection else {
             for key in ["values", "multiple"] where object[key] != nil {
                 throw CoreError(
@@ -80,10 +77,26 @@ extension AttributeDefinition {
         self.init(name: name, number: 0, type: type, allowedValues: values, isMultiple: isMultiple)
     }
 
+    /// Returns the `type` of an attribute.
+    ///
+    /// - Throws: 400 if there is no such type.
+    private static func attributeType(in object: JSONObject) throws(CoreError) -> AttributeType {
+        let given = try object.text("type")
+        guard let type = AttributeType(rawValue: given) else {
+            let types = AttributeType.allCases.map(\.rawValue)
+            throw CoreError(
+                .invalid,
+                "`type` must be one of \(types.joined(separator: ", ")); got '\(given)'"
+                    + Spelling.hint(for: given, among: types), at: ["type"])
+        }
+        return type
+    }
+
     /// Returns the values of a selection.
     ///
-    /// - Parameter isMultiple: whether a user may have several of them. A request may then send them as one text with
-    ///   semicolons between, so a value must not contain a semicolon.
+    /// - Parameter isMultiple: whether a user may have several values. A request may then send them as one text such as
+    ///   `"One; Two"`, so a value must not contain a semicolon or begin or end with a blank.
+    /// - Throws: 400 with a pointer to the value that is wrong.
     private static func allowedValues(_ value: JSONValue?, _ isMultiple: Bool) throws(CoreError) -> [Identifier] {
         let place: JSONPointer = ["values"]
         guard let list = value?.array, (1...mostValues).contains(list.count) else {
@@ -101,7 +114,8 @@ extension AttributeDefinition {
                     at: place.appending(index))
             }
             let hasBlankEnd = text.first?.isWhitespace == true || text.last?.isWhitespace == true
-            guard !isMultiple || !text.utf8.contains(UInt8(ascii: ";")) && !hasBlankEnd else {
+            let isAmbiguousInList = text.utf8.contains(UInt8(ascii: ";")) || hasBlankEnd
+            guard !(isMultiple && isAmbiguousInList) else {
                 throw CoreError(
                     .invalid,
                     "with `multiple`, a value must not contain a semicolon or begin or end with a blank; got '\(text)'",
@@ -132,10 +146,9 @@ extension Segment {
     ///
     /// - Throws: 400 if the body is not such an object, 422 with every condition that cannot be evaluated.
     public init(_ body: JSONValue, name: Identifier, schema: AttributeSchema) throws(CoreError) {
+        // A client may send a segment back as it was read, with the counts.
         let object = try body.object("a segment", knowing: ["name", "conditions"], ignoring: Self.counts)
-        if let given = try object.optionalText("name"), !given.utf8.elementsEqual(name.string.utf8) {
-            throw CoreError(.invalid, "`name` must be the name in the path, '\(name)'; got '\(given)'", at: ["name"])
-        }
+        try object.checkName(name)
         guard let conditions = object["conditions"] else {
             throw CoreError(.invalid, "`conditions` is required", at: ["conditions"])
         }
@@ -150,5 +163,15 @@ extension Segment {
         object["name"] = .string(name.string)
         object["conditions"] = conditions
         return object
+    }
+}
+
+extension JSONObject {
+    /// Checks the `name` of a definition: it must be the name in the path, or absent.
+    ///
+    /// - Throws: 400 if the names differ.
+    fileprivate func checkName(_ pathName: Identifier) throws(CoreError) {
+        guard let given = try optionalText("name"), !given.utf8.elementsEqual(pathName.string.utf8) else { return }
+        throw CoreError(.invalid, "`name` must be the name in the path, '\(pathName)'; got '\(given)'", at: ["name"])
     }
 }

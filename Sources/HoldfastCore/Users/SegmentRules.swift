@@ -5,7 +5,9 @@ public import Storage
 
 /// Validates the conditions of a segment against the schema, and finds conditions of audiences that no user can meet.
 ///
-/// ``ConditionRules`` walks through the tree of `and`, `or` and `not`, and calls these rules for each leaf.
+/// Conditions are a tree of `and`, `or` and `not`, whose leaves test one attribute each, such as
+/// `{"name":"age","match":"ge","value":18}`. ``ConditionRules`` walks through the tree and calls these rules for each
+/// leaf.
 public struct SegmentRules {
     private let schema: AttributeSchema
     private var faults: [JSONFault] = []
@@ -14,9 +16,9 @@ public struct SegmentRules {
         self.schema = schema
     }
 
-    /// Returns the faults because of which conditions cannot be evaluated.
+    /// Returns the faults that make the conditions of a segment impossible to evaluate.
     ///
-    /// - Parameter place: the place of the conditions in the request.
+    /// - Parameter place: the location of the conditions in the request.
     public static func faults(
         in conditions: JSONValue, at place: JSONPointer, schema: AttributeSchema
     ) -> [JSONFault] {
@@ -27,22 +29,24 @@ public struct SegmentRules {
         }
     }
 
-    /// Returns the conditions of an audience that no user with attributes of the schema can meet. Most likely they have
-    /// a spelling mistake. They are no faults, because requests may have other attributes and values than the schema.
+    /// Returns a fault for each condition of an audience that no user with attributes of the schema can meet. Most
+    /// likely the condition has a spelling mistake. It is a warning and not an error, because requests may have other
+    /// attributes and values than the schema.
     ///
     /// - Parameter attributes: the attributes that the project's datafile lists.
     static func warnings(
         in audience: JSONValue, at place: JSONPointer, schema: AttributeSchema, attributes: [Identifier]
     ) -> [JSONFault] {
-        let known = Set(attributes)
-        guard !schema.attributes.isEmpty || !known.isEmpty else { return [] }
+        let listed = Set(attributes)
+        // Without any definition every condition would cause a warning.
+        guard !schema.attributes.isEmpty || !listed.isEmpty else { return [] }
         return ConditionRules.faults(in: audience, at: place) { leaf, place in
-            guard leaf["segment"] == nil, leaf["match"] != "qualified", let name = leaf["name"]?.string else {
-                return []
-            }
+            let testsAttribute = leaf["segment"] == nil && leaf["match"] != "qualified"
+            guard testsAttribute, let name = leaf["name"]?.string else { return [] }
+            let isCustom = (leaf["type"] ?? "custom_attribute") == "custom_attribute"
             // An attribute that only the datafile lists may have any value.
-            let isOnlyListed = schema.attribute(Identifier(name)) == nil && known.contains(Identifier(name))
-            guard !isOnlyListed, leaf["type"] ?? "custom_attribute" == "custom_attribute" else { return [] }
+            let isOnlyListed = schema.attribute(Identifier(name)) == nil && listed.contains(Identifier(name))
+            guard isCustom, !isOnlyListed else { return [] }
             var rules = SegmentRules(schema)
             rules.check(leaf, place)
             return rules.faults
@@ -55,8 +59,8 @@ public struct SegmentRules {
         guard leaf["segment"] == nil else {
             return refuse(
                 place.appending("segment"),
-                "a segment must not contain another one: repeat the conditions of that segment here, or let the audience combine "
-                    + #"both, such as ["and",{"segment":"A"},{"segment":"B"}]"#)
+                "a segment must not contain another one: repeat the conditions of that segment here, or let the "
+                    + #"audience combine both, such as ["and",{"segment":"A"},{"segment":"B"}]"#)
         }
         if let type = leaf["type"], type.string != "custom_attribute" {
             let found = ConditionRules.found(type)
@@ -128,7 +132,7 @@ public struct SegmentRules {
         }
     }
 
-    /// Checks the value of a test that only texts can meet.
+    /// Checks the value of an operator that tests a text, such as `substring` or a regular expression.
     private mutating func checkText(
         _ value: JSONValue, _ match: String, of attribute: AttributeDefinition, _ place: JSONPointer
     ) {
@@ -188,6 +192,7 @@ public struct SegmentRules {
         }
     }
 
+    /// Adds a fault.
     private mutating func refuse(_ place: JSONPointer, _ reason: String) {
         faults.append(JSONFault(pointer: place, reason: reason))
     }

@@ -3,18 +3,20 @@ public import Definitions
 public import JSON
 public import Storage
 
-/// Parses requests about sticky documents. GrowthBook's SDKs keep the assignments of a user in such a document: one for
-/// each attribute by which users are assigned, such as an id or a device. The members have the names that the SDKs use.
+/// Parses requests about sticky documents, in which GrowthBook's SDKs keep the assignments of a user. A user has a
+/// document for each attribute by which users are assigned, such as an id or a device. The members have the names that
+/// the SDKs use.
 public enum StickyDocumentInput {
     /// The maximum length of an attribute's name, of a key of an assignment and of a variation, in bytes.
     static let nameLimit = 255
-    /// The maximum number of documents that one request looks up.
+    /// The maximum number of documents in one request.
     static let lookupLimit = 32
 
     /// Returns the key of a document: an attribute's name of 1 to 255 bytes without control characters, and a value of
     /// 1 to 1,024 bytes without NUL.
     ///
-    /// - Parameter pointer: the place of the value in the body; `nil` if it is in the path.
+    /// - Parameter pointer: the location of the value in the body; `nil` if it is in the path.
+    /// - Throws: 400 if the name or the value is not allowed.
     public static func key(
         _ attributeName: String, _ value: String, at pointer: JSONPointer? = nil
     ) throws(CoreError) -> StickyDocumentKey {
@@ -37,6 +39,7 @@ public enum StickyDocumentInput {
     ///
     /// - Parameter key: the key of the document in the path. Name and value in the body must be equal or absent.
     /// - Returns: the assignments.
+    /// - Throws: 400 with a pointer to the member that is wrong.
     public static func assignments(
         _ body: JSONValue, of key: StickyDocumentKey
     ) throws(CoreError) -> [Identifier: Identifier] {
@@ -65,16 +68,21 @@ public enum StickyDocumentInput {
                         + "of at most 255 bytes; got '\(member.key.shortened(to: CoreError.longestQuote))'", at: pointer
                 )
             }
-            guard let variation = member.value.string else {
-                throw CoreError(.invalid, "a variation must be a string; got \(member.value.kind)", at: pointer)
-            }
-            guard (1...nameLimit).contains(variation.utf8.count) else {
-                throw CoreError(
-                    .invalid, "a variation must be 1 to 255 bytes long; got \(variation.utf8.count)", at: pointer)
-            }
-            assignments[Identifier(member.key)] = Identifier(variation)
+            assignments[Identifier(member.key)] = try variation(member.value, at: pointer)
         }
         return assignments
+    }
+
+    /// Returns the variation of an assignment.
+    private static func variation(_ value: JSONValue, at pointer: JSONPointer) throws(CoreError) -> Identifier {
+        guard let variation = value.string else {
+            throw CoreError(.invalid, "a variation must be a string; got \(value.kind)", at: pointer)
+        }
+        guard (1...nameLimit).contains(variation.utf8.count) else {
+            throw CoreError(
+                .invalid, "a variation must be 1 to 255 bytes long; got \(variation.utf8.count)", at: pointer)
+        }
+        return Identifier(variation)
     }
 
     /// Whether a text is the name of an experiment, two underscores and a number.
@@ -85,7 +93,9 @@ public enum StickyDocumentInput {
         return !digits.isEmpty && rest.count > 2 && rest.suffix(2).elementsEqual("__".utf8)
     }
 
-    /// Parses `{"attributes":{"<name>":"<value>"}}`, the attributes whose documents SDKs request for a user.
+    /// Parses `{"attributes":{"<name>":"<value>"}}`, and returns the keys of the requested documents.
+    ///
+    /// - Throws: 400 with a pointer to the member that is wrong.
     public static func lookup(_ body: JSONValue) throws(CoreError) -> [StickyDocumentKey] {
         let place: JSONPointer = ["attributes"]
         let value = try body.object("a lookup", knowing: ["attributes"])["attributes"]

@@ -3,14 +3,19 @@ public import Definitions
 public import JSON
 public import Storage
 
-/// Parses requests about the values in which Statsig's SDKs store assigned variations. A unit, such as a user, has an
-/// object for each configuration, whose content only the SDKs know. The objects of a unit are stored as a sticky
-/// document (``StickyDocumentInput``), so that erasing a user erases them.
+/// Parses requests about sticky values, in which Statsig's SDKs store assigned variations.
+///
+/// A unit, such as a user, has an object for each configuration. Only the SDKs interpret the content of the objects.
+/// The objects of a unit are stored as one sticky document (``StickyDocumentInput``), so that erasing a user erases
+/// them.
 public enum StickyValueInput {
     /// The maximum length of an object, in bytes of its JSON.
     static let objectLimit = 65_536
 
     /// Parses the name of a unit, `<id>:<type of the id>` such as `ann:userID`, and returns the key of its document.
+    /// The prefix `statsig` distinguishes the document from documents of GrowthBook's SDKs.
+    ///
+    /// - Throws: 400 if the name has no id or no type.
     public static func key(_ text: String) throws(CoreError) -> StickyDocumentKey {
         guard let colon = text.lastIndex(of: ":"), colon != text.startIndex else {
             throw CoreError(
@@ -22,6 +27,8 @@ public enum StickyValueInput {
     }
 
     /// Parses `{"<configuration>":{…}|null,…}`; null removes the object of a configuration.
+    ///
+    /// - Throws: 400 with a pointer to the member that is wrong.
     public static func change(_ body: JSONValue, of key: StickyDocumentKey) throws(CoreError) -> StickyDocumentChange {
         guard let object = body.object else {
             throw CoreError(.invalid, "the values must be an object by configuration; got \(body.kind)", at: [])
@@ -57,8 +64,8 @@ public enum StickyValueInput {
         return change
     }
 
-    /// Returns the stored objects by configuration. Members that are null are left out, because SDKs write them but
-    /// cannot read them.
+    /// Returns the stored objects by configuration. Null members of an object are left out, because SDKs write such
+    /// members but cannot read them.
     public static func values(of document: StickyDocument) -> JSONObject {
         var values = JSONObject()
         for (name, json) in document.assignments.sorted(by: { $0.key < $1.key }) {

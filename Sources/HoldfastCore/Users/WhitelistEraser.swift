@@ -3,7 +3,7 @@ import Definitions
 import JSON
 public import Storage
 
-/// Removes a user who is erased from the whitelists of all projects' active datafiles.
+/// Removes an erased user from the whitelists (forced variations) in the active datafiles of all projects.
 public struct WhitelistEraser: Sendable {
     private let catalog: ProjectCatalog
 
@@ -13,15 +13,15 @@ public struct WhitelistEraser: Sendable {
 
     /// Removes the user from all whitelists.
     ///
-    /// The change needs no approval, and is made even if it moves the user to another variation: nothing may prevent
-    /// that a user is erased.
+    /// The change needs no approval, and is made even if it moves the user to another variation, because nothing may
+    /// prevent an erasure.
     ///
     /// - Returns: the SDK keys of the projects whose whitelists had the user.
     public func erase(_ userID: Identifier, by author: Author) async throws -> [String] {
         let projects = catalog.snapshot().projects.values.filter { !$0.whitelisted(userID).isEmpty }
         let sdkKeys = projects.map(\.sdkKey).sorted()
         for sdkKey in sdkKeys {
-            // The audit log must not have the id of an erased user, so the note has no details.
+            // The audit log must not contain the id of an erased user, so the note has no details.
             let note = ProjectEditor.Note(.datafilePut, of: sdkKey) { _ in .null }
             _ = try await ProjectEditor(catalog, .notNeeded).edit(sdkKey, note, by: author, moves: .allow) {
                 definitions, _ throws(CoreError) in
@@ -33,7 +33,7 @@ public struct WhitelistEraser: Sendable {
 }
 
 extension Project {
-    /// The experiments whose whitelist has a user, with the variations.
+    /// Returns the experiments whose whitelist has a user, with the variations.
     fileprivate func whitelisted(_ userID: Identifier) -> [(experiment: Identifier, variation: Identifier)] {
         datafile.experiments.compactMap { experiment in
             experiment.forcedVariations[userID].map { (experiment.key, $0) }
@@ -42,7 +42,7 @@ extension Project {
 }
 
 extension ProjectView {
-    /// The experiments of all projects whose whitelist has a user, with the variations.
+    /// Returns the experiments of all projects whose whitelist has a user, with the variations.
     public func whitelisted(
         _ userID: Identifier
     ) -> [(sdkKey: String, experiment: Identifier, variation: Identifier)] {
@@ -71,7 +71,7 @@ extension ProjectDefinitions {
 }
 
 extension JSONObject {
-    /// Returns the experiment without a user in its whitelist; `nil` if the user is not in it.
+    /// Returns the JSON of an experiment without a user in its whitelist; `nil` if the user is not in the whitelist.
     fileprivate func withoutWhitelisted(_ userID: Identifier) -> JSONObject? {
         guard let whitelist = self["forcedVariations"]?.object else { return nil }
         let kept = whitelist.filter { Identifier($0.key) != userID }

@@ -207,7 +207,7 @@ import Testing
         #expect(try process.shown()["status"] == "paused")
         #expect(try process.state()["reason"]?.string?.contains("the guardrail 'guard' is worse") == true)
         let monitor = ExperimentMonitor(process.catalog, store: store)
-        await monitor.look()
+        await monitor.checkAll()
         #expect(monitor.findings.first?.warnings == [.guardrail, .stalled])
     }
 
@@ -313,7 +313,7 @@ import Testing
         // Only the beginning of the step.
         #expect(try await process.entries().count == 1)
         let monitor = ExperimentMonitor(process.catalog, store: store)
-        await monitor.look()
+        await monitor.checkAll()
         #expect(monitor.findings.map(\.warnings) == [[]])
         try await process.edit { definitions throws(CoreError) in try definitions.reopen("e") }
         try await process.tick()
@@ -375,7 +375,7 @@ import Testing
         let monitor = ExperimentMonitor(process.catalog, store: store)
         func warnings(_ key: Identifier = "e") async throws -> Set<ExperimentWarning> {
             try await process.catalog.refresh()
-            await monitor.look()
+            await monitor.checkAll()
             return try #require(monitor.findings.first { $0.key == key }).warnings
         }
         try await create(["steps": [["traffic": 50, "for": "1d"], ["traffic": 100]], "on_alarm": "hold"])
@@ -404,7 +404,7 @@ import Testing
         #expect(try await warnings("f") == [])
         try await process.put(["variations": ["a"], "status": "draft"], key: "g")
         try await process.catalog.refresh()
-        await monitor.look()
+        await monitor.checkAll()
         #expect(monitor.findings.map(\.key) == ["e", "f"])
     }
 
@@ -447,7 +447,7 @@ import Testing
         try await process.put(["status": "paused"], key: "f")
         try await process.put(["variations": ["a", "b"]], key: "h")
         try await process.catalog.refresh()
-        await monitor.look()
+        await monitor.checkAll()
         #expect(monitor.findings.map(\.key) == ["e", "h", "f"])
         #expect(monitor.findings.map(\.decision) == [.continue, nil, .continue])
         #expect(monitor.findings.map(\.isPaused) == [false, false, true])
