@@ -14,7 +14,8 @@ final class Connection {
     var upload: Upload?
     /// The route of the current head.
     var match = Router.Match.notFound
-    /// Whether the current request has not begun, because its body is not complete.
+    /// Whether the current request has not been registered (``ConnectionMachine/begin(_:)``), because its body is not
+    /// complete.
     var awaitsBody = false
     /// Whether the last iteration ended before all received requests were handled.
     var isUnfinished = false
@@ -244,7 +245,7 @@ extension Connection: ResponseTarget {
     @inline(__always)
     func respond(_ response: Response, to sequence: UInt64) {
         guard !isClosed else { return }
-        if let request = machine.responses.request(excluding: response, to: sequence) {
+        if let request = machine.responses.requestFailingIfMatch(with: response, to: sequence) {
             machine.responses.add(worker.application.preconditionFailed(request.route), to: sequence)
         } else {
             machine.responses.add(response, to: sequence)

@@ -103,7 +103,7 @@ struct ConnectionMachine: ~Copyable {
         responses.count < limits.pipelinedRequests && hasRoom && !responses.isStreaming && !responses.isClosing
     }
 
-    /// Whether fewer bytes of responses are waiting than the limit allows.
+    /// Whether the unsent responses hold fewer bytes than ``Limits/bufferedOutputBytes``.
     var hasRoom: Bool { responses.output.count + responses.heldBytes < limits.bufferedOutputBytes }
 
     // MARK: Heads
@@ -194,12 +194,12 @@ struct ConnectionMachine: ~Copyable {
         return RequestFailure(.requestTimeout, "the \(reason == .header ? "header" : "body") did not arrive in time")
     }
 
-    /// Closes the connection after the response to the last request.
+    /// Makes the connection close after the response to the last request.
     mutating func endAfterLast() {
         responses.keepAliveAfterLast(false)
     }
 
-    /// Closes the connection after the response to the request in progress, if any.
+    /// Makes the connection close after the response to the request in progress, or at once if there is none.
     mutating func drain() {
         isDraining = true
         responses.keepAliveAfterLast(false)
