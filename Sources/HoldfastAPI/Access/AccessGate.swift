@@ -53,7 +53,7 @@ final class AccessGate {
         }
     }
 
-    /// Admits the caller of an operation within a request, such as one of a batch.
+    /// Admits the caller of one operation of a batch.
     ///
     /// - Throws: 401 or 403, after logging the refusal.
     func admit(
@@ -79,21 +79,21 @@ final class AccessGate {
             throw AccessRefusal(
                 unauthorized("a token is required; send 'Authorization: Bearer SECRET' or 'X-API-Key: SECRET'"))
         }
-        let found = try token(withSecret: secret)
-        if let expiry = found.expiresAt, found.hasExpired {
+        let token = try findToken(withSecret: secret)
+        if let expiry = token.expiresAt, token.hasExpired {
             let detail =
-                "the secret must not have expired; this one of the token '\(found.name)' expired at \(expiry.rfc3339)"
-            throw AccessRefusal(unauthorized(detail, error: "invalid_token"), token: found)
+                "the secret must not have expired; this one of the token '\(token.name)' expired at \(expiry.rfc3339)"
+            throw AccessRefusal(unauthorized(detail, error: "invalid_token"), token: token)
         }
-        if found.scope == .edge, let text = onBehalfOf() {
+        if token.scope == .edge, let text = onBehalfOf() {
             guard let caller = OnBehalfOf(text) else {
-                throw AccessRefusal(Problem(.badRequest, OnBehalfOf.rule), token: found)
+                throw AccessRefusal(Problem(.badRequest, OnBehalfOf.rule), token: token)
             }
-            found.noteUse()
-            return try admit(Token(caller, of: found), to: scope)
+            token.noteUse()
+            return try admit(Token(caller, of: token), to: scope)
         }
-        let admission = try admit(found, to: scope)
-        found.noteUse()
+        let admission = try admit(token, to: scope)
+        token.noteUse()
         return admission
     }
 
@@ -115,7 +115,7 @@ final class AccessGate {
     ///
     /// - Throws: 401 if the secret is unknown or a signed token is invalid; 503 while the keys of the identity provider
     ///   are being fetched.
-    private func token(withSecret secret: Substring) throws(AccessRefusal) -> Token {
+    private func findToken(withSecret secret: Substring) throws(AccessRefusal) -> Token {
         var found: Token?
         // Compares with all tokens, so that the time does not reveal the position of the right one.
         for token in tokens where token.hasSecret(secret.utf8) { found = token }
@@ -134,7 +134,8 @@ final class AccessGate {
         }
     }
 
-    /// Returns the secret of the token that made the ticket; `nil` if there is none, or the ticket has expired.
+    /// Returns the secret of the token for which a ticket was made; `nil` if no token has made the ticket, or if the
+    /// ticket has expired.
     func secret(ofTicket ticket: String) -> Substring? {
         refresh()
         let now = systemWallClock()
@@ -183,14 +184,15 @@ struct Admission: Sendable {
     let token: Token?
     let scope: APIRoute.Scope
     let control: AccessControl
-    /// The generation of the tokens that were searched.
+    /// The generation of ``AccessControl`` in which the token was found.
     let generation: UInt64
     /// The approval by which the request makes a proposed change; `nil` for other requests.
     let approval: Approval?
 
     static let revoked = Problem(.unauthorized, "the token is no longer valid")
 
-    /// Whether the request would still be admitted.
+    /// Whether the request would still be admitted: the token has not expired, and no replacement of the tokens or of
+    /// the identity provider has removed or restricted it.
     var isValid: Bool {
         if let token, token.hasExpired { return false }
         guard control.currentGeneration != generation, scope != .none else { return true }

@@ -9,7 +9,7 @@ internal import Synchronization
 /// are. Further refusals are only counted, and the count is logged a second later.
 public final class RefusalLog: Sendable {
     private struct State {
-        /// The end of the second in which ``lines`` were written.
+        /// The end of the second in which ``lines`` are counted.
         var end = ContinuousClock.now
         var lines = 0
         /// The number of refusals that were not logged since the last ``RefusalLog/flush()``.
@@ -62,9 +62,10 @@ public final class RefusalLog: Sendable {
             "further requests without permission were refused", metadata: ["left_out": .stringConvertible(leftOut)])
     }
 
-    /// Takes one of the lines of the current second. The first refusal without a line schedules a ``flush()``.
+    /// Takes one of the log lines that may be written in the current second. The first refusal without a line schedules
+    /// a ``flush()``.
     ///
-    /// - Returns: whether there was a line left.
+    /// - Returns: whether a line was left.
     private func takeLine() -> Bool {
         let (mayWrite, isFirstLeftOut) = state.withLock { state in
             let now = ContinuousClock.now

@@ -129,6 +129,9 @@ struct APIRoute {
 
     // MARK: Properties
 
+    /// Whether a request may change something.
+    var mayChangeState: Bool { changesState ?? !method.isSafe }
+
     /// Whether the handler receives the body in pieces.
     var isStreamed: Bool { if case .streamed = handler { true } else { false } }
 
@@ -267,7 +270,7 @@ struct APIRoute {
             problem.fields = [("Accept-Encoding", acceptsGzip ? "gzip" : "identity")]
             throw problem
         }
-        if changesState ?? !method.isSafe, !isConditional {
+        if mayChangeState, !isConditional {
             try Preconditions(request).refuse(on: pattern)
         }
         // Stores cannot store a NUL, and PostgreSQL does not accept one in a parameter.
