@@ -181,7 +181,7 @@ public struct IdentityProvider: Sendable {
         return expiry + Self.leeway
     }
 
-    /// Returns the name of the person. White space is refused, because names in the log are single words.
+    /// Returns the name of the person. It must be a single word, like the names in the token file.
     private func name(in claims: JSONObject) throws(Problem) -> String {
         guard let name = claims[settings.nameClaim]?.string, (1...255).contains(name.utf8.count),
             !name.contains(where: \.isWhitespace), name.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F }),
