@@ -43,7 +43,8 @@ struct EdgeEventBatch {
     /// The number of events that are dropped, because their users were erased after the edge had accepted the events.
     private(set) var erased = 0
     private var lastUses: [LastUse.Subject: LastUse] = [:]
-    /// The entries of uses and of dropped events. The edge may delete them, because nothing else is done with them.
+    /// The entries of uses and of dropped events, which the edge may delete. ``response(_:)`` adds those of stored
+    /// events.
     private var taken: [Int64] = []
     private var refused: [Refusal] = []
 
