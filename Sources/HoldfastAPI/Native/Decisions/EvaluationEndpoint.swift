@@ -133,7 +133,8 @@ private struct FlagSelection: Sendable {
     func keys(in datafile: Datafile) -> [Identifier] {
         datafile.flags.compactMap { flag in
             let isTagged = tags.map { !$0.isDisjoint(with: flag.annotations.tags) } ?? true
-            return isTagged && keys?.contains(flag.key) ?? true ? flag.key : nil
+            let isListed = keys?.contains(flag.key) ?? true
+            return isTagged && isListed ? flag.key : nil
         }
     }
 }
