@@ -56,7 +56,7 @@ struct ExperimentReport {
     /// The sections so far.
     var html = ""
 
-    /// Creates the report of all metrics of an experiment's plan.
+    /// Creates the report about all metrics of an experiment's plan.
     ///
     /// - Parameters:
     ///   - experiment: the experiment as `GET` shows it.
@@ -85,7 +85,7 @@ struct ExperimentReport {
         self.author = author
     }
 
-    /// Creates the report of one goal.
+    /// Creates the report about one goal.
     ///
     /// - Parameter results: the results of the goal.
     init(

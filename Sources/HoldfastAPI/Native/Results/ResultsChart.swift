@@ -3,8 +3,8 @@ import Definitions
 import HoldfastCore
 import Storage
 
-/// Draws results as SVG, from top to bottom: a heading, the verdict, and for each metric a panel with the lift of each
-/// variation over the baseline and its intervals.
+/// Draws results as SVG, from top to bottom: a heading, the verdict, and a panel for each metric. A panel has the lift
+/// of each variation over the baseline, and its intervals.
 ///
 /// A panel has a row for each variation. A thick line is the interval of a single analysis, a thin line the interval
 /// that is valid at every interim look, and a circle the estimate.
@@ -26,11 +26,12 @@ struct ResultsChart {
     private let results: ExperimentResults
     private let verdict: Verdict
     private var drawing = SVGDrawing(width: 960)
-    /// The position below everything that is drawn.
+    /// The vertical position below everything that has been drawn.
     private var top = 0.0
 
-    /// The horizontal positions of the axis. Names are on its left, and numbers on its right.
+    /// The horizontal positions of the ends of the axis, in pixels. Names are on its left, and numbers on its right.
     private static let plot = 220.0...640.0
+    /// The height of a row of a panel, and the left margin, in pixels.
     private static let rowHeight = 44.0
     private static let margin = 24.0
     private static let ink = "#1f2933"
@@ -126,7 +127,7 @@ struct ResultsChart {
         }
     }
 
-    /// Breaks a text into lines of at most `width` characters, if its words are not longer.
+    /// Breaks a text into lines of at most `width` characters. A longer word has a line of its own.
     private static func wrapped(_ text: String, width: Int) -> [String] {
         var lines: [String] = []
         for word in text.split(separator: " ") {
