@@ -19,7 +19,7 @@ public enum Manual {
             title = sections.first?.heading ?? topic
         }
 
-        /// The paragraph below the title.
+        /// The first paragraph below the title, on one line.
         public var summary: String {
             let paragraphs = markdown.split(separator: "\n\n", maxSplits: 2)
             return paragraphs.dropFirst().first.map { String($0.replacing("\n", with: " ")) } ?? ""
@@ -59,7 +59,7 @@ public enum Manual {
     /// All articles but the landing page.
     public static var articles: some Collection<Article> { all.dropFirst() }
 
-    /// The parts of the manual, as the landing page lists them.
+    /// The parts of the manual, as the landing page lists them: a heading, and a list of links to articles.
     public static let parts: [Part] = {
         var parts: [Part] = []
         var title: Substring?
