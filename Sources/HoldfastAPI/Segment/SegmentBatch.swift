@@ -9,7 +9,7 @@ import Storage
 /// ignored, as the published contract requires.
 struct SegmentBatch {
     let messages: [JSONValue]
-    /// The projects to which the events may belong. The first one that has an experiment counts.
+    /// The projects to which the events may belong. An exposure belongs to the first project that has the experiment.
     private let projects: [Project]
     private let now: Instant
     /// How far the sender's clock is ahead of this server's; zero without `sentAt`.
@@ -68,8 +68,10 @@ struct SegmentBatch {
         return try ProfileInput.checkUserID(id, at: place.appending(member))
     }
 
-    /// Returns the `timestamp`, corrected by the lead of the sender's clock, as Segment does; the current time if it is
-    /// absent or still ahead.
+    /// Returns the `timestamp`, corrected by the lead of the sender's clock, as Segment does; the current time if the
+    /// timestamp is absent or still in the future.
+    ///
+    /// - Throws: 422 if the timestamp is too old.
     private func happenedAt(_ message: JSONObject, at place: JSONPointer) throws(CoreError) -> Instant {
         guard let time = try message.optionalTime("timestamp", in: place) else { return now }
         let corrected = time - lead
@@ -81,7 +83,7 @@ struct SegmentBatch {
         return min(corrected, now)
     }
 
-    /// Reads a message of any other event as a goal.
+    /// Reads an event other than `Experiment Viewed` as a goal.
     private func goal(
         _ name: String, _ message: JSONObject, _ properties: JSONObject, of userID: Identifier,
         _ happenedAt: Instant, at place: JSONPointer
