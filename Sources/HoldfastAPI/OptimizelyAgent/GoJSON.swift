@@ -1,6 +1,9 @@
 import Bucketing
+import Definitions
 import Glibc
+import HoldfastCore
 import JSON
+import Storage
 
 /// The details in which the JSON of Go's `encoding/json`, and so that of the Agent, differs from that of other routes.
 enum GoJSON {
