@@ -48,7 +48,7 @@ public final class Services: Sendable {
     public let webhooks: WebhookSender
     /// The server that an edge follows; `nil` for a server that is not an edge.
     let upstream: (any UpstreamRequests)?
-    /// Computes the series of results that the store keeps; `nil` if the store is a copy, or could not open another
+    /// Fills the series of new metrics from stored events; `nil` if the store is a copy, or could not open another
     /// session.
     private let seriesFiller: SeriesFiller?
     /// The key of codes for callers without a secret, such as ``ChangeToken``.

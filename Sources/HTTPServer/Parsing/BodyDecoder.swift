@@ -55,9 +55,13 @@ struct ChunkedDecoder {
     }
 
     private var state = State.size(digits: 0, value: 0)
+    /// The bytes of the trailer section so far.
     private var trailerLength = 0
     /// Limit of the trailer section, and of the extensions of one chunk, in bytes.
     private let maximumFraming: Int
+
+    /// Limit of the digits of a chunk size. More digits could overflow the value.
+    private static let maximumDigits = 15
 
     init(maximumFraming: Int) {
         self.maximumFraming = maximumFraming
@@ -122,8 +126,9 @@ struct ChunkedDecoder {
 
     private mutating func sizeByte(_ byte: UInt8, digits: Int, value: Int) throws(RequestFailure) {
         if let digit = ByteClass.hexadecimalValue(byte) {
-            // More digits could overflow the value.
-            guard digits < 15 else { throw bad("a chunk size must have at most 15 hexadecimal digits") }
+            guard digits < Self.maximumDigits else {
+                throw bad("a chunk size must have at most \(Self.maximumDigits) hexadecimal digits")
+            }
             state = .size(digits: digits + 1, value: value << 4 | Int(digit))
             return
         }

@@ -45,8 +45,8 @@ final class AccessGate {
                 if let refusal = localAccess.refusal(of: request, to: route) { throw AccessRefusal(refusal) }
                 return admission(by: nil, to: scope)
             }
-            return try admit(
-                secret: credential(), to: scope, onBehalfOf: request.field(OnBehalfOf.fieldName))
+            return try admitHolder(
+                ofSecret: credential(), to: scope, onBehalfOf: request.field(OnBehalfOf.fieldName))
         } catch {
             refusals.record(error, path: request.path, method: request.method, of: RequestOrigin(request))
             throw error
@@ -56,24 +56,24 @@ final class AccessGate {
     /// Admits the caller of one operation of a batch.
     ///
     /// - Throws: 401 or 403, after logging the refusal.
-    func admit(
+    func admitOperation(
         secret: Substring?, to scope: APIRoute.Scope, path: String, method: Method, of origin: RequestOrigin
     ) throws(AccessRefusal) -> Admission {
         refresh()
         guard !isOpen else { return admission(by: nil, to: scope) }
         do throws(AccessRefusal) {
-            return try admit(secret: secret, to: scope)
+            return try admitHolder(ofSecret: secret, to: scope)
         } catch {
             refusals.record(error, path: path, method: method, of: origin)
             throw error
         }
     }
 
-    /// Admits the caller with a secret, or the caller of an edge with this secret.
+    /// Admits the holder of a secret. If the holder is an edge, admits the edge's caller, if the request names one.
     ///
     /// - Parameter onBehalfOf: the header field with the edge's caller; `nil` if the request has none.
-    private func admit(
-        secret: Substring?, to scope: APIRoute.Scope, onBehalfOf: @autoclosure () -> String? = nil
+    private func admitHolder(
+        ofSecret secret: Substring?, to scope: APIRoute.Scope, onBehalfOf: @autoclosure () -> String? = nil
     ) throws(AccessRefusal) -> Admission {
         guard let secret else {
             throw AccessRefusal(
@@ -90,21 +90,24 @@ final class AccessGate {
                 throw AccessRefusal(Problem(.badRequest, OnBehalfOf.rule), token: token)
             }
             token.noteUse()
-            return try admit(Token(caller, of: token), to: scope)
+            return try admission(checking: Token(caller, of: token), for: scope)
         }
-        let admission = try admit(token, to: scope)
+        let admission = try admission(checking: token, for: scope)
         token.noteUse()
         return admission
     }
 
+    /// Returns the admission of a token's holder.
+    ///
     /// - Throws: 403 if the token's scope or projects are not sufficient.
-    private func admit(_ token: Token, to scope: APIRoute.Scope) throws(AccessRefusal) -> Admission {
+    private func admission(checking token: Token, for scope: APIRoute.Scope) throws(AccessRefusal) -> Admission {
         guard scope.admits(token) else {
             throw AccessRefusal(Problem(.forbidden, scope.refusal(of: token)), token: token)
         }
         return admission(by: token, to: scope)
     }
 
+    /// - Parameter token: the token that is sufficient; `nil` if none is required.
     private func admission(by token: Token?, to scope: APIRoute.Scope) -> Admission {
         Admission(token: token, scope: scope, control: control, generation: generation, approval: approval)
     }

@@ -40,23 +40,7 @@ struct UpstreamForwarder {
     ///
     /// - Parameter wire: the protocol of the route, which has the credential and renders errors.
     func route(_ route: APIRoute, of wire: any WireProtocol) -> Route {
-        if route.isStreamed {
-            return Route(
-                route.method, route.pattern,
-                .streamed { request, responder in
-                    do {
-                        let forwarded = try self.request(request, of: route, wire, setCaller: responder.setCaller)
-                        return CollectedBody(limit: Self.maximumBodyBytes) { body in
-                            var forwarded = forwarded
-                            if let body { forwarded.body = body }
-                            respond(to: body == nil ? nil : forwarded, responder, wire, route.pattern)
-                        }
-                    } catch {
-                        responder.send(wire.response(to: error, on: route.pattern))
-                        return nil
-                    }
-                })
-        }
+        if route.isStreamed { return streamedRoute(route, of: wire) }
         return Route(
             route.method, route.pattern, changesState: route.changesState, respondsLater: true,
             refusal: { request in
@@ -75,6 +59,26 @@ struct UpstreamForwarder {
                     respond(to: forwarded, responder, wire, route.pattern)
                 } catch {
                     responder.send(wire.response(to: error, on: route.pattern))
+                }
+            })
+    }
+
+    /// Returns the route for the server, which collects a body that is received in pieces, and then forwards the
+    /// request.
+    private func streamedRoute(_ route: APIRoute, of wire: any WireProtocol) -> Route {
+        Route(
+            route.method, route.pattern,
+            .streamed { request, responder in
+                do {
+                    let forwarded = try self.request(request, of: route, wire, setCaller: responder.setCaller)
+                    return CollectedBody(limit: Self.maximumBodyBytes) { body in
+                        var forwarded = forwarded
+                        if let body { forwarded.body = body }
+                        respond(to: body == nil ? nil : forwarded, responder, wire, route.pattern)
+                    }
+                } catch {
+                    responder.send(wire.response(to: error, on: route.pattern))
+                    return nil
                 }
             })
     }

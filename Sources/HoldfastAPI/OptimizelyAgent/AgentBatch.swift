@@ -97,7 +97,7 @@ struct BatchEndpoint {
         _ secret: Substring?, to operation: AgentOperation, of origin: RequestOrigin
     ) throws(AgentError) -> Admission {
         do throws(AccessRefusal) {
-            return try gate.admit(
+            return try gate.admitOperation(
                 secret: secret, to: .token(operation.scope), path: operation.path, method: operation.method, of: origin)
         } catch {
             throw AgentError(error.problem)

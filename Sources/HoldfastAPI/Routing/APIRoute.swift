@@ -154,19 +154,7 @@ struct APIRoute {
     ///
     /// - Parameter wire: the protocol of the route, which has the credential and renders errors.
     func route(of wire: any WireProtocol, gate: AccessGate, projects: ProjectView) -> Route {
-        if case .streamed(let handle) = handler {
-            return Route(
-                method, pattern,
-                .streamed { [self] request, responder in
-                    do {
-                        let admission = try admit(request, of: wire, gate, setCaller: responder.setCaller)
-                        return try handle(request, Call(responder: responder, admission: admission, pattern: pattern))
-                    } catch {
-                        responder.send(wire.response(to: error, on: pattern))
-                        return nil
-                    }
-                })
-        }
+        if case .streamed(let handle) = handler { return streamedRoute(handle, of: wire, gate) }
         return Route(
             method, pattern, isVital: isVital, changesState: changesState, respondsLater: respondsLater,
             bodyBytes: bodyBytes,
@@ -187,6 +175,24 @@ struct APIRoute {
                         projects)
                 } catch {
                     responder.send(wire.response(to: error, on: pattern))
+                }
+            })
+    }
+
+    /// Returns the route for the server, whose handler receives the body in pieces.
+    private func streamedRoute(
+        _ handle: @escaping (borrowing Request, Call) throws -> any BodyReceiver, of wire: any WireProtocol,
+        _ gate: AccessGate
+    ) -> Route {
+        Route(
+            method, pattern,
+            .streamed { [self] request, responder in
+                do {
+                    let admission = try admit(request, of: wire, gate, setCaller: responder.setCaller)
+                    return try handle(request, Call(responder: responder, admission: admission, pattern: pattern))
+                } catch {
+                    responder.send(wire.response(to: error, on: pattern))
+                    return nil
                 }
             })
     }

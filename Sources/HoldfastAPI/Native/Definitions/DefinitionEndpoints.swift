@@ -73,6 +73,13 @@ struct DefinitionEndpoints<Element: AuditedElement> {
                 ]
             })
         let edited = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).edit(edit)
+        return try await response(to: input, edited, schema)
+    }
+
+    /// Returns the response to a request that was performed: the element, and warnings about its definition.
+    private func response(
+        to input: PutRequest, _ edited: ProjectEditor.Edited<PutOutcome>, _ schema: AttributeSchema
+    ) async throws -> Response {
         let project = edited.project
         let outcome = edited.outcome
         let warnings = outcome.change?.warnings(
