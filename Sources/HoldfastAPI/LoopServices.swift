@@ -2,8 +2,8 @@ import HTTPServer
 import HoldfastCore
 import Storage
 
-/// The services that the protocols of one event loop share: those of the whole server, and those that the loop has for
-/// itself.
+/// The services that the protocols of one event loop share: the services of the whole server, and the objects that
+/// belong to this loop.
 struct LoopServices {
     /// The services of the whole server.
     let services: Services

@@ -157,7 +157,7 @@ extension Services {
         public init() {}
     }
 
-    /// The tracer, and what its spans have in common.
+    /// The tracer, and the attributes that its spans have in common.
     public struct Tracing: Sendable {
         let tracer: Tracer
         /// The name of the database in spans, such as `sqlite`.

@@ -7,7 +7,7 @@ extension Connection {
     /// two.
     private static let stepsPerIteration = 256
 
-    /// Handles what has arrived: complete requests, heads, and pieces of streamed bodies.
+    /// Handles the received input: complete requests, heads, and pieces of streamed bodies.
     func handleRequests() {
         isUnfinished = false
         for _ in 0..<Self.stepsPerIteration {

@@ -47,9 +47,10 @@ final class Connection {
     /// The deadline that the event loop's queue holds for this connection.
     private var scheduledDeadline = UInt64.max
 
+    /// The state of the socket.
     private enum State {
         case open
-        /// Everything is sent. What the peer still sends is discarded until it closes or the time is over.
+        /// Everything is sent. Input is discarded until the peer closes the connection, or until the time is over.
         case lingering(until: UInt64)
         case closed
     }
@@ -73,7 +74,7 @@ final class Connection {
 
     // MARK: Receiving
 
-    /// Receives what has arrived. ``handleRequests()`` handles it later in the iteration.
+    /// Receives the bytes that have arrived. ``handleRequests()`` handles them later in the iteration.
     func receive() {
         guard !isClosed else { return }
         do throws(SystemError) {
@@ -113,7 +114,7 @@ final class Connection {
 
     // MARK: Sending
 
-    /// Sends the output, and registers what to wait for next.
+    /// Sends the output, and registers the events and the deadline to wait for.
     func flush() {
         guard case .open = state else { return }
         if let (stream, sequence) = machine.streamToPull() {

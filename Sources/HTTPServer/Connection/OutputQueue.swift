@@ -14,6 +14,7 @@ struct OutputQueue: ~Copyable {
     /// The unsent bytes of all large bodies.
     private var bodyBytes = 0
 
+    /// A large body.
     private struct Body {
         let bytes: [UInt8]
         /// The number of bytes of the body that have been sent.

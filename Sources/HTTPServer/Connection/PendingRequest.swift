@@ -17,7 +17,7 @@ package struct PendingRequest {
     var startedAt: UInt64
     /// The request target; kept only for an access log.
     var target: String?
-    /// The response, while it waits for those to earlier requests.
+    /// The response, while it waits for the responses to earlier requests.
     var response: Response?
     /// The values of `X-Forwarded-For`; kept only for an access log.
     var forwardedFor: String?
@@ -50,7 +50,7 @@ package struct PendingRequest {
 
 extension PendingRequest {
     /// - Parameters:
-    ///   - bytes: what the head was parsed from.
+    ///   - bytes: the bytes from which the head was parsed.
     ///   - route: the index in the route table; `nil` if none matched.
     ///   - time: the start in monotonic nanoseconds.
     @inline(__always)

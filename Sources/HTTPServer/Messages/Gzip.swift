@@ -2,6 +2,7 @@ internal import CGzip
 
 /// Compresses bytes as gzip does (RFC 1952), piece by piece.
 public final class Gzip {
+    /// The compression level of zlib, 1 to 9.
     public enum Level: Int32, Sendable {
         /// For bytes that are sent to one client.
         case fast = 1

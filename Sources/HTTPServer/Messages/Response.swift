@@ -1,5 +1,6 @@
 /// A response to a request. The server adds `Date`, `Content-Length`, `X-Request-Id` and connection fields.
 public struct Response {
+    /// The body, in memory or as a stream.
     public enum Body {
         case empty
         case bytes([UInt8])
@@ -15,7 +16,7 @@ public struct Response {
     /// Further header fields. Fields whose value has a control character are not sent.
     public var fields: [(name: StaticString, value: String)] = []
     public var body: Body
-    /// Whether the body is compressed, so that the entity tag differs from that of the plain one.
+    /// Whether the body is compressed. Its entity tag then ends with ``EntityTag/compressedSuffix``.
     var isCompressed = false
 
     public init(

@@ -4,6 +4,7 @@ public struct Route {
     /// Returns the response to a request that is refused, and the name of its caller; `nil` if it is not refused.
     public typealias Refusal = (borrowing Request) -> (response: Response, caller: String?)?
 
+    /// The function that handles a request of the route.
     public enum Handler {
         /// Called with the complete request. Responds through the responder, at once or later.
         case buffered((borrowing Request, Responder) -> Void)
@@ -19,7 +20,7 @@ public struct Route {
     /// Whether the route is served even when the server is overloaded.
     public let isVital: Bool
     /// Refuses a request by its head alone, for example for lack of a token. Called only if the client waits for
-    /// `100 (Continue)` before it sends the body, so the handler must check again. The caller's name is that of
+    /// `100 (Continue)` before it sends the body, so the handler must check again. The caller's name is for
     /// ``Responder/setCaller(_:)``.
     let refusal: Refusal?
     /// The maximum length of a body in bytes, if the route accepts more than ``Limits/bodyBytes``; `nil` otherwise.

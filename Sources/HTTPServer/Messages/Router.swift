@@ -3,6 +3,7 @@
 /// The routes `/v1/projects` and `/v1/projects/{sdk_key}` become three nodes below the root: `v1`, `projects`, and a
 /// parameter. A search goes down the tree part by part.
 public struct Router {
+    /// The result of a search.
     package enum Match {
         case route(Int, PathParameters)
         /// The path exists, but none of its routes has the method.

@@ -32,7 +32,7 @@ enum BodyDecoder {
 ///
 /// All bytes but the data are called framing. The body is the data of all chunks.
 struct ChunkedDecoder {
-    /// What the bytes at the reading position are.
+    /// The kind of the bytes at the reading position.
     enum Piece: Equatable {
         /// More bytes are needed, after dropping `framing` bytes.
         case needsMore(framing: Int)
@@ -42,7 +42,8 @@ struct ChunkedDecoder {
         case end(framing: Int)
     }
 
-    /// What the next byte belongs to. `value` is the size of the chunk, `length` the bytes of its extensions so far.
+    /// The part of the chunk to which the next byte belongs. `value` is the size of the chunk, `length` the number of
+    /// bytes of its extensions so far.
     private enum State: Equatable {
         case size(digits: Int, value: Int)
         case spaceBeforeExtension(value: Int, length: Int)

@@ -8,8 +8,8 @@ struct RequestTarget {
         self.method = method
     }
 
-    /// Returns the positions of path and query. The path of `OPTIONS *` is `*`; that of `http://host` is empty, which
-    /// means `/`.
+    /// Returns the positions of path and query. The path of `OPTIONS *` is `*`. The path of `http://host` is empty,
+    /// which means `/`.
     func pathAndQuery() throws(RequestFailure) -> (path: Range<Int>, query: Range<Int>) {
         try checkCharacters()
         if method == .connect {

@@ -5,6 +5,7 @@
 ///
 /// Written by hand: with `Heap` of swift-collections it is 20 lines shorter, and a clean build 20 seconds longer.
 struct DeadlineQueue {
+    /// The deadline of a connection.
     struct Entry {
         /// Monotonic nanoseconds.
         let time: UInt64

@@ -17,7 +17,7 @@ internal import Synchronization
 ///
 /// Asynchronous work of ``start(_:)`` runs on the same thread: the loop is its task executor.
 public final class EventLoop: @unchecked Sendable {
-    // Safe to share: what other threads use (jobs, wake-up descriptor) is guarded.
+    // Safe to share: other threads use only the jobs and the wake-up descriptor, which are guarded.
 
     /// The index among the server's loops, from 0.
     public let index: Int
@@ -41,6 +41,7 @@ public final class EventLoop: @unchecked Sendable {
     /// The loop's thread as `pthread_t`; 0 before ``adoptThread()``.
     private let thread = Atomic<UInt>(0)
 
+    /// The submitted jobs that have not run.
     private struct JobQueue {
         var jobs: [@Sendable () -> Void] = []
         var isClosed = false
@@ -130,8 +131,8 @@ public final class EventLoop: @unchecked Sendable {
 
     // MARK: Tasks
 
-    /// Begins asynchronous work at once. Call it on the loop's thread. The work runs on that thread only, whatever
-    /// thread completes the operations that it awaits.
+    /// Begins asynchronous work at once. Call it on the loop's thread. The work runs on this thread only, even if other
+    /// threads complete the operations that it awaits.
     @discardableResult
     public func start(_ work: @escaping () async -> Void) -> Task<Void, Never> {
         // Safe: the loop executes the task, on its thread only.

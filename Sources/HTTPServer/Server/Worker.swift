@@ -5,8 +5,8 @@ import Tracing
 /// One event loop with its listening socket, its connections and its application. Confined to the loop's thread, except
 /// for ``load``.
 ///
-/// Each iteration receives what has arrived, runs the jobs of other threads, calls the handlers, and sends the
-/// responses, in this order. So a handler sees every write that was acknowledged before its request was received.
+/// Each iteration receives the bytes that have arrived, runs the jobs of other threads, calls the handlers, and sends
+/// the responses, in this order. So a handler sees every write that was acknowledged before its request was received.
 ///
 /// An event or a deadline names its connection by a token: the connection's generation in the upper 32 bits, and its
 /// descriptor in the lower ones.
@@ -309,7 +309,7 @@ final class Worker {
         for connection in connections.values { connection.drain() }
     }
 
-    /// Closes the remaining connections, and reports those whose responses are incomplete.
+    /// Closes the remaining connections, and reports the connections whose responses are incomplete.
     private func cutOff() {
         var waiting = 0
         for connection in connections.values {

@@ -6,6 +6,7 @@ import Glibc
 /// Each descriptor is added with a token, and its events carry the token. The kernel reuses descriptors, but no token
 /// is used twice, so an event of a closed connection is not mistaken for one of a newer connection.
 struct Selector {
+    /// The state of a descriptor for which the selector has waited.
     struct Event {
         let token: UInt64
         let isReadable: Bool

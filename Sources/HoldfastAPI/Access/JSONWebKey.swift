@@ -7,6 +7,7 @@ import JSON
 /// A key set has the numbers of a key in JSON. OpenSSL reads keys and signatures in DER, so each key is encoded as
 /// SubjectPublicKeyInfo when it is parsed.
 struct JSONWebKey: Sendable {
+    /// The signature algorithm, by its name in JWS.
     enum Algorithm: String, CaseIterable {
         case rs256 = "RS256"
         case es256 = "ES256"

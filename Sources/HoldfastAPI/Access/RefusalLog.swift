@@ -8,6 +8,7 @@ internal import Synchronization
 /// Logs requests that ``AccessGate`` refused: at most 10 lines per second, because peers decide how many refusals there
 /// are. Further refusals are only counted, and the count is logged a second later.
 public final class RefusalLog: Sendable {
+    /// The counts of the current second.
     private struct State {
         /// The end of the second in which ``lines`` are counted.
         var end = ContinuousClock.now

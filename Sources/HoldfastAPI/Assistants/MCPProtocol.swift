@@ -33,6 +33,7 @@ struct MCPProtocol: WireProtocol {
 
 /// An error object (JSON-RPC 2.0 §5.1).
 struct RPCError: Error {
+    /// The codes of JSON-RPC 2.0 §5.1, and two of the Model Context Protocol.
     enum Code: Int64 {
         case parseError = -32_700
         case invalidRequest = -32_600

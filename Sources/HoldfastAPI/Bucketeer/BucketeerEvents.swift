@@ -89,6 +89,7 @@ struct BucketeerEventEndpoint {
 
 /// An event as SDKs send it: `{"id","event":{"@type",…}}`.
 private struct BucketeerEvent {
+    /// The kind of an event, as the end of its `@type` names it.
     enum Kind: String {
         case evaluation = "EvaluationEvent"
         case goal = "GoalEvent"

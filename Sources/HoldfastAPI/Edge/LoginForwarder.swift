@@ -29,7 +29,7 @@ final class LoginForwarder: Sendable {
     /// The response to one job, or the error; a response of `nil` if the job must be forwarded by itself.
     private typealias Outcome = Result<ForwardedResponse?, Problem>
 
-    /// What the task of a waiting client does next.
+    /// The next step of the task of a waiting client.
     private enum Turn: Sendable {
         /// The task must send these jobs, of which the first is its own.
         case send([Job])

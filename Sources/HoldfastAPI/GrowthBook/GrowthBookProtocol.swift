@@ -49,8 +49,8 @@ struct GrowthBookChanges {
     let feed: ChangeFeed
     let projects: ProjectView
 
-    /// Opens the stream. The first event is sent when the datafile changes; at once, if it is not that of the client's
-    /// last event.
+    /// Opens the stream. The first event is sent when the datafile changes. A client that reconnects names its last
+    /// event; if the datafile has changed since then, the first event is sent at once.
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let project = try request.growthBookProject(projects, call)
         let known = request.field("last-event-id").flatMap { Int64($0) } ?? project.version

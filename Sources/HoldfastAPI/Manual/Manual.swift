@@ -5,6 +5,7 @@ import CEmbedded
 /// `holdfast manual` prints them in the terminal, and ``ManualProtocol`` serves them as web pages. An article is named
 /// by its topic. The landing page, which has the topic `Holdfast`, lists the articles in parts.
 public enum Manual {
+    /// An article of the manual, as Markdown.
     public struct Article: Sendable {
         /// The topic, such as `Experiments`, or `Client/Flags` for an article of the client library.
         public let topic: String

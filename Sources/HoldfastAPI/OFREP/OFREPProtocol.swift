@@ -71,6 +71,7 @@ struct OFREPChanges {
 
 /// An error in the format of OFREP: `{"key"?,"errorCode","errorDetails"}`.
 struct OFREPError: DefinitionError {
+    /// The error codes of OFREP.
     enum Code: String, CaseIterable {
         case parseError = "PARSE_ERROR"
         case targetingKeyMissing = "TARGETING_KEY_MISSING"

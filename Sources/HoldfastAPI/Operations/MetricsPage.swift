@@ -3,6 +3,7 @@ import Storage
 /// Writes metrics in the text format of Prometheus 0.0.4. A metric begins with its name, kind and help. Its samples
 /// follow.
 struct MetricsPage {
+    /// The type of a metric.
     enum Kind: String {
         case counter, gauge, histogram
     }

@@ -4,6 +4,7 @@ internal import Synchronization
 
 /// The metrics of one event loop's requests. Belongs to the loop's thread; `GET /metrics` gets copies.
 struct RequestMetrics: Sendable {
+    /// The metrics of the requests to one route.
     struct RouteMetrics: Sendable {
         /// The number of responses by status code. There are few, so they are searched linearly.
         var statuses: [(code: UInt16, count: UInt64)] = []

@@ -57,6 +57,7 @@ struct DecideEndpoint {
 
 /// The request of `POST /v1/decide`.
 struct DecideRequest: Sendable {
+    /// The form of the response.
     enum Form {
         /// The response is an array of decisions for all flags.
         case all

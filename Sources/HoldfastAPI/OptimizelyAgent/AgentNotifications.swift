@@ -7,6 +7,7 @@ internal import Synchronization
 /// Sends the Agent's notifications about decisions and events of this process to its listeners, the open streams of
 /// ``AgentNotificationsEndpoint``. Thread-safe: handlers of all event loops send.
 final class AgentNotifications: Sendable {
+    /// The kind of a notification, by its name in `?filter=`.
     enum Kind: String, CaseIterable {
         case decision, track
         case configUpdate = "project_config_update"
@@ -24,6 +25,7 @@ final class AgentNotifications: Sendable {
         }
     }
 
+    /// An open stream, and the notifications that its client wants.
     private struct Listener {
         weak var stream: ChangeStream?
         let sdkKey: String

@@ -7,8 +7,8 @@ import Storage
 
 /// `POST /v1/lookup` and `POST /v1/save`: profiles in the format of the Agent.
 ///
-/// The Agent replaces the profile by that of a save. Here a save merges into the profile, and a save without a map is
-/// refused, so that a server cannot delete the assignments of another server.
+/// The Agent replaces the stored profile by the saved one. Here a save merges into the profile, and a save without a
+/// map is refused, so that a server cannot delete the assignments of another server.
 struct AgentProfileEndpoints {
     let store: any StoreSession
 

@@ -5,7 +5,7 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// The details in which the JSON of Go's `encoding/json`, and so that of the Agent, differs from that of other routes.
+/// Writes JSON as Go's `encoding/json` does, because the Agent is written in Go.
 enum GoJSON {
     /// Escapes `<`, `>` and `&` as Go's `encoding/json` does. In JSON they occur only within strings.
     static func escapingMarkup(_ json: [UInt8]) -> [UInt8] {

@@ -76,6 +76,7 @@ struct SDKEventBatch {
         return ignoredAmounts
     }
 
+    /// The user of a visitor element, with the attributes for the details of its events.
     private struct Visitor {
         let userID: Identifier
         let hasAttributes: Bool

@@ -4,7 +4,7 @@ import HTTPServer
 import HoldfastCore
 import Storage
 
-/// One line of Holdfast's route table: the method and path, the required scope, what the handler needs, and the
+/// One line of Holdfast's route table: the method and path, the required scope, the needs of the handler, and the
 /// handler. The required scope is part of the line, so that no route can lack one.
 ///
 /// ``route(of:gate:projects:)`` turns the line into a ``HTTPServer/Route`` of the server. For each request it checks

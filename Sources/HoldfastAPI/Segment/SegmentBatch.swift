@@ -18,6 +18,8 @@ struct SegmentBatch {
     private static let place = JSONPointer().appending("batch")
     /// The name of the exposure event in Segment's specification of A/B tests.
     private static let experimentViewed = "Experiment Viewed"
+    /// The maximum number of variations that an error lists.
+    private static let maximumListedVariations = 20
 
     /// - Throws: 400 if the body is not an object with `batch`, 404 if no project has the SDK key.
     init(
@@ -123,13 +125,7 @@ struct SegmentBatch {
             let variations = variationNames.lazy.compactMap { name in
                 experiment.variation(id: name) ?? experiment.variation(key: name)
             }
-            guard let variation = variations.first else {
-                let known = experiment.variations.prefix(20).map(\.key.string).joined(separator: ", ")
-                throw CoreError(
-                    .unprocessable,
-                    "`variation_id` or `variation_name` must be one of '\(experiment.key)': \(known)",
-                    at: place.appending("variation_id"), mayBeStale: true)
-            }
+            guard let variation = variations.first else { throw Self.unknownVariation(of: experiment, at: place) }
             do throws(EventRefusal) {
                 return try ExposureInput(
                     userID: userID, happenedAt: happenedAt, project: project, experiment: experiment,
@@ -139,10 +135,22 @@ struct SegmentBatch {
                 throw error.error
             }
         }
-        throw CoreError(
+        throw Self.unknownExperiment(experimentNames, at: place)
+    }
+
+    private static func unknownExperiment(_ names: [Identifier], at place: JSONPointer) -> CoreError {
+        CoreError(
             .unprocessable,
             "`experiment_id` or `experiment_name` must be an experiment's key or id; got '"
-                + experimentNames.map(\.string).joined(separator: "', '") + "'", at: place.appending("experiment_id"),
+                + names.map(\.string).joined(separator: "', '") + "'", at: place.appending("experiment_id"),
             mayBeStale: true)
+    }
+
+    /// Returns the error for an unknown variation, which lists the first variations of the experiment.
+    private static func unknownVariation(of experiment: Experiment, at place: JSONPointer) -> CoreError {
+        let known = experiment.variations.prefix(maximumListedVariations).map(\.key.string).joined(separator: ", ")
+        return CoreError(
+            .unprocessable, "`variation_id` or `variation_name` must be one of '\(experiment.key)': \(known)",
+            at: place.appending("variation_id"), mayBeStale: true)
     }
 }

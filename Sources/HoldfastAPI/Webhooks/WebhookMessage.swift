@@ -118,7 +118,8 @@ struct WebhookMessage {
         }
     }
 
-    /// Returns who did what to which change: `ann proposed a change of the experiment 'checkout'`.
+    /// Returns the beginning of a sentence about a proposal, such as `ann proposed a change of the experiment
+    /// 'checkout'`.
     private static func proposalText(_ entry: AuditEntry, _ verb: String) -> String {
         let names = (detail(entry.after).object?["experiments"]?.array ?? []).compactMap(\.string).map { "'\($0)'" }
         guard !names.isEmpty else { return "\(entry.author.name) \(verb) a change" }

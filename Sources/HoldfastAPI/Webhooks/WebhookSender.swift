@@ -17,6 +17,7 @@ internal import Synchronization
 /// database. It renews the claim with each event. A claim that is not renewed expires, so another server continues
 /// after a crash.
 public final class WebhookSender: Sendable {
+    /// The state that the timer and the deliveries share.
     private struct State {
         /// The number of intervals since the start, or since ``wake()``.
         var ticks = 0
@@ -151,7 +152,7 @@ public final class WebhookSender: Sendable {
         }
     }
 
-    /// Stores the webhooks, and returns those to which this process may send now.
+    /// Keeps the webhooks for ``measures()``, and returns the webhooks to which this process may send now.
     private func dueWebhooks(among webhooks: [Webhook]) -> [Webhook] {
         let now = store.clock.now()
         return state.withLock { state in
@@ -280,12 +281,19 @@ public final class WebhookSender: Sendable {
                 state.heldUntil = .epoch
                 state.add(delivery)
             })
-        // Further failures are not logged, so that a receiver that is away does not fill the log.
-        if changed?.state.pause != nil {
+        if let changed { log(failure, reason, of: changed) }
+    }
+
+    /// Logs the first failure and a pause. Further failures are not logged, so that a receiver that is away does not
+    /// fill the log.
+    ///
+    /// - Parameter pauseReason: the reason of the pause, if the webhook is paused.
+    private func log(_ failure: String, _ pauseReason: String, of webhook: Webhook) {
+        if webhook.state.pause != nil {
             logger.error(
                 "a webhook is paused: its receiver has accepted nothing for too long",
-                metadata: ["webhook": "\(webhook.key)", "reason": "\(reason)"])
-        } else if changed?.state.failures == 1 {
+                metadata: ["webhook": "\(webhook.key)", "reason": "\(pauseReason)"])
+        } else if webhook.state.failures == 1 {
             logger.warning(
                 "the receiver of a webhook does not accept an event, which is tried again",
                 metadata: ["webhook": "\(webhook.key)", "reason": "\(failure)"])

@@ -51,6 +51,7 @@ final class ChangeStream: ResponseStream, ChangeFollower {
         case agent(AgentNotifications.Format)
     }
 
+    /// The state of the stream, which the event loop and the reporters of changes share.
     private struct State {
         /// The writer of an idle connection; `nil` while the connection has no room.
         var writer: StreamWriter?

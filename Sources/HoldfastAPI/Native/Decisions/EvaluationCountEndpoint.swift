@@ -40,6 +40,7 @@ struct EvaluationCountEndpoint {
 
     // MARK: Parsing
 
+    /// The counts of one report.
     private struct Report {
         /// The id by which a repeated report is recognized.
         var id: Identifier

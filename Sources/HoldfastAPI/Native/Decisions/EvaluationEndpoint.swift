@@ -4,9 +4,9 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// `POST /v1/evaluations`: evaluates all flags for one user, or those with a tag or key, for a client library to cache.
-/// New assignments are stored, as by `/v1/assign`. No exposure is recorded, because only the client knows when the user
-/// sees a variation.
+/// `POST /v1/evaluations`: evaluates all flags for one user, or the flags with a tag or key, for a client library to
+/// cache. New assignments are stored, as by `/v1/assign`. No exposure is recorded, because only the client knows when
+/// the user sees a variation.
 struct EvaluationEndpoint {
     let decisions: StickyDecisionService
     let projects: ProjectView

@@ -6,7 +6,7 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/datafile` for admins: activates a datafile, and shows those that were active before. The routes from which
+/// `/v1/datafile` for admins: activates a datafile, and shows the former ones. The routes from which
 /// clients read the active datafile are in `OptimizelyAgent/AgentConfig.swift`.
 struct DatafileEndpoints {
     let catalog: ProjectCatalog
@@ -14,9 +14,11 @@ struct DatafileEndpoints {
     let projects: ProjectView
     let clock: StoreClock
 
-    /// Activates a datafile after checking it as a whole; an invalid one changes nothing. The project is that of the
-    /// header, or else of the datafile's own SDK key, or else the default. If the datafile concludes experiments, their
-    /// results are frozen in the same transaction.
+    /// Activates a datafile after checking it as a whole; an invalid one changes nothing. If the datafile concludes
+    /// experiments, their results are frozen in the same transaction.
+    ///
+    /// The header names the project. Without the header, the SDK key in the datafile names it. Without both, it is the
+    /// default project.
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let uploaded = request.withBody { Array($0) }
         let query = try request.query(knowing: ["moves", "share"])

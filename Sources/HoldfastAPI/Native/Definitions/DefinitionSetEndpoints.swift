@@ -61,7 +61,7 @@ struct DefinitionSetEndpoints {
 
     // MARK: Changes
 
-    /// Makes a change, and responds with what it changes. ``HistoryEndpoints`` restores definitions with it.
+    /// Makes a change, and responds with its effects. ``HistoryEndpoints`` restores definitions with this method.
     ///
     /// - Parameter query: `moves` and `share` are read.
     func apply(

@@ -201,7 +201,7 @@ struct ExperimentReport {
         html += "</section>\n"
     }
 
-    /// Adds a table of what was tried: the variations, the audience, and the plan.
+    /// Adds a table with the setup of the experiment: the variations, the audience, and the plan.
     private mutating func addTrial() {
         html += "<h2>What was tried</h2>\n"
         if let text = description["description"]?.string { html += "<p>\(Self.escaped(text))</p>\n" }

@@ -88,7 +88,7 @@ struct SVGDrawing {
         number.isFinite ? "\((number * 10).rounded() / 10)" : "0"
     }
 
-    /// Escapes the characters that XML 1.0 reserves, and drops those that it forbids.
+    /// Escapes the characters that XML 1.0 reserves, and drops the characters that it forbids.
     static func escaped(_ text: String) -> String {
         var result = ""
         for scalar in text.unicodeScalars {

@@ -114,7 +114,7 @@ struct PersonalExportEndpoint {
 }
 
 /// A JSON object whose last members are lists, which are read from the store page by page while they are sent. The
-/// object has the state of one moment. It is cut off if a part of it is deleted meanwhile.
+/// object has the state of one moment. If a part of the lists is deleted during the export, the response is cut off.
 final class PersonalExport: StoredStream {
     /// A list that is read newest first.
     struct List {
