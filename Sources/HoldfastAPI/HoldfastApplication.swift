@@ -16,13 +16,14 @@ public final class HoldfastApplication: Application {
     private let services: Services
     private let session: any StoreSession
     private let protocols: [any WireProtocol]
-    /// The routes of all protocols. The router has these first, and then the routes of preflights.
+    /// The routes of all protocols. The router has these routes first, and after them the routes of preflights.
     let routes: [APIRoute]
     /// The protocol of each route of the router, by the route's index.
     private let protocolOfRoute: [any WireProtocol]
     private var metrics: RequestMetrics
-    /// The number of refused connections since the last log line about them. At most one line a second is written.
+    /// The number of refused connections since the last log line about them.
     private var refusedConnections = 0
+    /// The time from which the next such line may be written: at most one a second.
     private var nextRefusalLine = ContinuousClock.now
 
     /// - Throws: ``StorageError`` when the store cannot be read.
@@ -102,16 +103,17 @@ public final class HoldfastApplication: Application {
         return wire.response(to: Problem(failure.status, detail), on: pattern)
     }
 
-    /// Returns the end of the error for an unknown path: the pattern that was probably meant, and where all are listed.
+    /// Returns the hint in the error for an unknown path: the pattern that was probably meant, and where all patterns
+    /// are listed.
     private func routeHint(for path: String) -> String {
         let listing = "/openapi.json lists all"
-        guard let pattern = longestBeginning(of: path) ?? mostSimilarPattern(to: path) else { return "; \(listing)" }
+        guard let pattern = longestPatternBeginning(path) ?? mostSimilarPattern(to: path) else { return "; \(listing)" }
         return "; did you mean \(pattern)? \(listing)"
     }
 
-    /// Returns the longest pattern with which a path begins, if both have the same number of segments: `/v1/assign` for
+    /// Returns the longest pattern that is the beginning of a path with the same number of segments: `/v1/assign` for
     /// `/v1/assignments`.
-    private func longestBeginning(of path: String) -> String? {
+    private func longestPatternBeginning(_ path: String) -> String? {
         let slashes = path.count { $0 == "/" }
         return routes.map(\.pattern)
             .filter { pattern in
@@ -142,8 +144,8 @@ public final class HoldfastApplication: Application {
 
     public var readsOrigin: Bool { services.options.allowedOrigins != nil }
 
-    /// Pages may read the responses of client routes, and responses without a route. Otherwise they could not
-    /// distinguish a refusal from a network failure.
+    /// Returns the header fields by which pages may read a response. Pages may read the responses of client routes, and
+    /// of requests without a route: otherwise a page could not distinguish a refusal from a network failure.
     public func fields(origin: String?, route: Int?) -> [(name: StaticString, value: String)] {
         guard let origins = services.options.allowedOrigins else { return [] }
         // The routes of preflights come after those of the table.

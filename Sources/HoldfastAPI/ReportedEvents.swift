@@ -12,7 +12,7 @@ import Synchronization
 /// nothing.
 struct ReportedEvents {
     private var events: [UserEvent] = []
-    /// The faults that a response lists: the first ones, of refused events and of ignored amounts.
+    /// The first faults of refused events and of ignored amounts, which a response lists.
     private var listedFaults: [CoreError] = []
     private var refused = 0
     private var ignoredAmounts = 0
@@ -43,6 +43,7 @@ struct ReportedEvents {
         for error in amounts { list(error) }
     }
 
+    /// Adds a fault to those that a response lists, if there is room.
     private mutating func list(_ error: CoreError) {
         if listedFaults.count < Self.faultLimit { listedFaults.append(error) }
     }
@@ -57,8 +58,8 @@ struct ReportedEvents {
         throw error
     }
 
-    /// Stores the events. If the store fails, events of earlier transactions stay stored. A repeated request does not
-    /// count them twice.
+    /// Stores the events, and counts the refused ones. If the store fails, the events of earlier transactions stay
+    /// stored. If the sender then repeats the request, they are not counted twice.
     ///
     /// - Returns: the header fields with the numbers of refused events and ignored amounts; none for a number of 0.
     func record(_ services: Services) async throws -> [(name: StaticString, value: String)] {

@@ -8,8 +8,8 @@ internal import Synchronization
 
 /// The services that all event loops of one server share: the store, the definitions, and the work in the background.
 ///
-/// `holdfast serve` creates one, starts the parts that work in the background, and closes all by ``close(before:)``
-/// after the event loops have ended.
+/// `holdfast serve` creates this object and starts the services that work in the background. After the event loops have
+/// ended, it closes all services by ``close(before:)``.
 public final class Services: Sendable {
     public let store: any Store
     public let projects: ProjectCatalog
@@ -26,7 +26,7 @@ public final class Services: Sendable {
     let collector = MetricsCollector()
     let decisions = DecisionMetrics()
     let attributeMetrics = AttributeMetrics()
-    /// The number of dropped events of SDKs. Their protocol has no way to report them to the sender.
+    /// The number of dropped events of SDKs, whose protocol has no way to report them to the sender.
     let refusedEvents = Atomic<UInt64>(0)
     /// The number of amounts in tags of Optimizely's SDKs that were ignored, because they are no usable numbers.
     let ignoredAmounts = Atomic<UInt64>(0)
@@ -48,12 +48,13 @@ public final class Services: Sendable {
     public let webhooks: WebhookSender
     /// The server that an edge follows; `nil` for a server that is not an edge.
     let upstream: (any UpstreamRequests)?
-    /// `nil` if the store is a copy, or could not open another session.
+    /// Fills the series of new metrics from stored events; `nil` if the store is a copy, or could not open another
+    /// session.
     private let seriesFiller: SeriesFiller?
     /// The key of codes for callers without a secret, such as ``ChangeToken``.
     let processKey = (0..<32).map { _ in UInt8.random(in: 0...255) }
-    /// Runs long computations off the event loops: eight at a time, so that short ones need not wait for a few long
-    /// ones.
+    /// Runs long computations off the event loops. It runs eight at a time, so that a short computation need not wait
+    /// for a few long ones.
     private let computations = LimitedQueue(label: "computations", limit: 8, qos: .userInitiated)
 
     /// - Parameter upstream: the server to which an edge forwards requests; `nil` for a server that is not an edge.
@@ -83,7 +84,7 @@ public final class Services: Sendable {
             together: { EventLoop.coalescingWakeUps($0) })
         self.changes = changes
         feed = FeedReader(store) { changes.isClosed }
-        // Notifies the streams of changes, so that those whose token was revoked end.
+        // Lets the streams of changes check their tokens, so that a stream whose token was revoked ends.
         access.observe { [weak changes] in changes?.notify(.change) }
         let filler = store.isCopy ? nil : try? SeriesFiller(store)
         seriesFiller = filler
@@ -156,7 +157,7 @@ extension Services {
         public init() {}
     }
 
-    /// The tracer, and what its spans have in common.
+    /// The tracer, and the attributes that its spans have in common.
     public struct Tracing: Sendable {
         let tracer: Tracer
         /// The name of the database in spans, such as `sqlite`.

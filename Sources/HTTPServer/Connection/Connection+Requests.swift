@@ -7,7 +7,7 @@ extension Connection {
     /// two.
     private static let stepsPerIteration = 256
 
-    /// Handles what has arrived: complete requests, heads, and pieces of streamed bodies.
+    /// Handles the received input: complete requests, heads, and pieces of streamed bodies.
     func handleRequests() {
         isUnfinished = false
         for _ in 0..<Self.stepsPerIteration {
@@ -21,6 +21,7 @@ extension Connection {
             case .request:
                 callHandler()
             case .bodyBytes(let range):
+                // Without a receiver, which has been aborted, the bytes are dropped.
                 let wantsMore =
                     Span.with(upload?.span) {
                         upload?.receiver.received(machine.input.readableBytes[slice: range])
@@ -68,8 +69,8 @@ extension Connection {
         machine.streamBody(isWanted: receiver != nil)
     }
 
-    /// Responds to the current request, which is complete: its handler does so, unless there is none or the loop is
-    /// overloaded.
+    /// Calls the handler of the current request, which is complete. Responds instead of the handler if there is none,
+    /// or if the loop is overloaded.
     private func callHandler() {
         guard case .route(let index, let parameters) = match else {
             let responder = begin(requestID(), route: nil, keepsAlive: machine.head.keepsAlive)

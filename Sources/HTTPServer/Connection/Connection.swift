@@ -14,7 +14,8 @@ final class Connection {
     var upload: Upload?
     /// The route of the current head.
     var match = Router.Match.notFound
-    /// Whether the current request has not begun, because its body is not complete.
+    /// Whether the current request has not been registered (``ConnectionMachine/begin(_:)``), because its body is not
+    /// complete.
     var awaitsBody = false
     /// Whether the last iteration ended before all received requests were handled.
     var isUnfinished = false
@@ -46,9 +47,10 @@ final class Connection {
     /// The deadline that the event loop's queue holds for this connection.
     private var scheduledDeadline = UInt64.max
 
+    /// The state of the socket.
     private enum State {
         case open
-        /// Everything is sent. What the peer still sends is discarded until it closes or the time is over.
+        /// Everything is sent. Input is discarded until the peer closes the connection, or until the time is over.
         case lingering(until: UInt64)
         case closed
     }
@@ -72,7 +74,7 @@ final class Connection {
 
     // MARK: Receiving
 
-    /// Receives what has arrived. ``handleRequests()`` handles it later in the iteration.
+    /// Receives the bytes that have arrived. ``handleRequests()`` handles them later in the iteration.
     func receive() {
         guard !isClosed else { return }
         do throws(SystemError) {
@@ -112,7 +114,7 @@ final class Connection {
 
     // MARK: Sending
 
-    /// Sends the output, and registers what to wait for next.
+    /// Sends the output, and registers the events and the deadline to wait for.
     func flush() {
         guard case .open = state else { return }
         if let (stream, sequence) = machine.streamToPull() {
@@ -244,7 +246,7 @@ extension Connection: ResponseTarget {
     @inline(__always)
     func respond(_ response: Response, to sequence: UInt64) {
         guard !isClosed else { return }
-        if let request = machine.responses.request(excluding: response, to: sequence) {
+        if let request = machine.responses.requestFailingIfMatch(with: response, to: sequence) {
             machine.responses.add(worker.application.preconditionFailed(request.route), to: sequence)
         } else {
             machine.responses.add(response, to: sequence)

@@ -106,6 +106,7 @@ extension ConnectionMachine {
 
     // MARK: Streamed bodies
 
+    /// Finds the next piece of a streamed body in the input.
     mutating func readStreamedBody(_ decoder: BodyDecoder, _ now: UInt64) -> Step {
         var decoder = decoder
         do throws(RequestFailure) {
@@ -135,7 +136,8 @@ extension ConnectionMachine {
         if !wantsMore, case .streaming(let decoder, _) = reading { reading = .streaming(decoder, isPaused: true) }
     }
 
-    /// Resumes a paused body. The peer's deadline begins now: it did not cause the pause.
+    /// Resumes a paused body. The deadline for the next piece begins now, because the receiver has caused the pause and
+    /// not the peer.
     mutating func resumeBody(now: UInt64) {
         guard case .streaming(let decoder, true) = reading else { return }
         reading = .streaming(decoder, isPaused: false)

@@ -1,6 +1,7 @@
-/// What the machine waits for, and until when. The driver asks this before it waits for the socket.
+/// The events for which the machine waits, and its deadline. The ``Connection`` reads them before it waits for the
+/// socket.
 extension ConnectionMachine {
-    /// What must happen before a deadline; see the times of ``Limits``.
+    /// The event that must happen before a deadline. ``Limits`` has the time for each.
     enum Deadline {
         case header, body, idle, write, response
     }
@@ -46,7 +47,8 @@ extension ConnectionMachine {
         return !input.isEmpty
     }
 
-    /// Whether there is work for which no event will arrive: a stream to pull, or requests in the input.
+    /// Whether the machine can continue without an event: a stream can produce its next piece, or the input has
+    /// requests.
     var mayGoOn: Bool {
         if responses.isStreaming { return true }
         switch reading {

@@ -1,8 +1,8 @@
 /// The state of one connection without its socket: bytes in, requests out; responses in, bytes out. It does no I/O and
 /// reads no clock, so every case can be tested without a network.
 ///
-/// Requests are read one at a time. ``nextStep(now:)`` returns what to do next; after that the driver calls the method
-/// that the step names.
+/// Requests are read one at a time. ``nextStep(now:)`` returns the next ``Step``. The driver, a ``Connection``, then
+/// calls the methods that the step names.
 ///
 /// ```
 ///        head ──▶ routed ──▶ buffering ──▶ ready ──▶ head | holding
@@ -10,6 +10,7 @@
 ///        any ──▶ finished                        (reads no further request)
 /// ```
 struct ConnectionMachine: ~Copyable {
+    /// An action for the driver of the machine.
     enum Step {
         /// Nothing to do until bytes, a response or a deadline arrive.
         case wait
@@ -37,8 +38,8 @@ struct ConnectionMachine: ~Copyable {
         case ready(body: Range<Int>)
         /// The body goes to its receiver piece by piece.
         case streaming(BodyDecoder, isPaused: Bool)
-        /// A request waits for its response and blocks those behind it: it may change state, or its response may be
-        /// large.
+        /// A request waits for its response and blocks the requests behind it: it may change state, or its response may
+        /// be large.
         case holding
         /// No further request is read. Input is discarded.
         case finished
@@ -47,7 +48,7 @@ struct ConnectionMachine: ~Copyable {
     /// Bytes that were received and not handled yet, from the start of the current request.
     var input = ByteBuffer()
     var responses = ResponseQueue()
-    /// The head of the current request; that of the previous one while the next head is incomplete.
+    /// The head of the current request. It is replaced when the next head is complete.
     var head = RequestHead()
     /// The maximum length of the current body in bytes, if it is read as a whole.
     var bodyLimit = 0
@@ -73,7 +74,7 @@ struct ConnectionMachine: ~Copyable {
         waitingSince = now
     }
 
-    /// Returns what to do next.
+    /// Returns the next step.
     mutating func nextStep(now: UInt64) -> Step {
         while true {
             switch reading {
@@ -103,7 +104,7 @@ struct ConnectionMachine: ~Copyable {
         responses.count < limits.pipelinedRequests && hasRoom && !responses.isStreaming && !responses.isClosing
     }
 
-    /// Whether fewer bytes of responses are waiting than the limit allows.
+    /// Whether the unsent responses hold fewer bytes than ``Limits/bufferedOutputBytes``.
     var hasRoom: Bool { responses.output.count + responses.heldBytes < limits.bufferedOutputBytes }
 
     // MARK: Heads
@@ -194,12 +195,12 @@ struct ConnectionMachine: ~Copyable {
         return RequestFailure(.requestTimeout, "the \(reason == .header ? "header" : "body") did not arrive in time")
     }
 
-    /// Closes the connection after the response to the last request.
+    /// Makes the connection close after the response to the last request.
     mutating func endAfterLast() {
         responses.keepAliveAfterLast(false)
     }
 
-    /// Closes the connection after the response to the request in progress, if any.
+    /// Makes the connection close after the response to the request in progress, or at once if there is none.
     mutating func drain() {
         isDraining = true
         responses.keepAliveAfterLast(false)

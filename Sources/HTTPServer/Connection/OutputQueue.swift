@@ -14,8 +14,10 @@ struct OutputQueue: ~Copyable {
     /// The unsent bytes of all large bodies.
     private var bodyBytes = 0
 
+    /// A large body.
     private struct Body {
         let bytes: [UInt8]
+        /// The number of bytes of the body that have been sent.
         var sent = 0
         /// The number of buffered bytes that precede the body.
         var position: Int
@@ -41,16 +43,22 @@ struct OutputQueue: ~Copyable {
         bodyBytes += body.count
     }
 
-    /// Lends the pieces that one system call should send: buffered bytes, the first large body, and the bytes between
-    /// it and the second one. Pieces may be empty and are valid only during the call.
+    /// Lends the pieces that one system call should send. They may be empty and are valid only during the call.
+    ///
+    /// - Parameter send: called with three pieces, in the order in which they are sent: the buffered bytes before the
+    ///   first large body, the unsent part of this body, and the buffered bytes between this body and the next one.
     func withNextPieces<Result>(
-        _ send: (UnsafeRawBufferPointer, UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Result
+        _ send: (
+            _ before: UnsafeRawBufferPointer, _ body: UnsafeRawBufferPointer, _ after: UnsafeRawBufferPointer
+        ) -> Result
     ) -> Result {
-        let all = bytes.readableBytes
-        guard let body = bodies.first else { return send(all, all[slice: 0..<0], all[slice: 0..<0]) }
-        let end = bodies.count > 1 ? bodies[1].position : all.count
+        let buffered = bytes.readableBytes
+        guard let body = bodies.first else { return send(buffered, buffered[slice: 0..<0], buffered[slice: 0..<0]) }
+        let end = bodies.count > 1 ? bodies[1].position : buffered.count
         return body.bytes.withUnsafeBytes { large in
-            send(all[slice: 0..<body.position], large[slice: body.sent..<large.count], all[slice: body.position..<end])
+            send(
+                buffered[slice: 0..<body.position], large[slice: body.sent..<large.count],
+                buffered[slice: body.position..<end])
         }
     }
 

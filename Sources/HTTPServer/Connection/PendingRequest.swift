@@ -1,12 +1,12 @@
 import Tracing
 
-/// The data of a request that are kept until its response is complete. The bytes of its head may be gone by then.
+/// The part of a request that is kept until its response is complete. The bytes of the head may be released earlier.
 package struct PendingRequest {
     package var id: RequestID
     var method: Method
     var isVersion11: Bool
     var keepsAlive: Bool
-    /// The conditions of a safe request; the handlers of other requests check theirs.
+    /// The conditions of a safe request (``Method/isSafe``); `nil` for other requests, whose handlers check them.
     var ifMatch: String?
     var ifNoneMatch: String?
     /// Whether the client prefers compressed responses.
@@ -17,7 +17,7 @@ package struct PendingRequest {
     var startedAt: UInt64
     /// The request target; kept only for an access log.
     var target: String?
-    /// The response, while it waits for those to earlier requests.
+    /// The response, while it waits for the responses to earlier requests.
     var response: Response?
     /// The values of `X-Forwarded-For`; kept only for an access log.
     var forwardedFor: String?
@@ -32,15 +32,15 @@ package struct PendingRequest {
 
     var isHead: Bool { method == .head }
 
-    /// The number of bytes held for this request, as far as the peer determines it.
+    /// The number of bytes held for this request, as far as the client or the handler determines it.
     var heldBytes: Int {
         (ifMatch?.utf8.count ?? 0) + (ifNoneMatch?.utf8.count ?? 0) + (target?.utf8.count ?? 0)
             + (forwardedFor?.utf8.count ?? 0) + (response?.heldBytes ?? 0)
     }
 
-    /// Whether the response must be 412, because the representation is not one that `If-Match` lists
-    /// (RFC 9110 §13.1.1). This condition precedes those that lead to 304 (§13.2.2).
-    package func excludes(_ response: borrowing Response) -> Bool {
+    /// Whether the client must get 412 instead of a response, because `If-Match` does not list its entity tag
+    /// (RFC 9110 §13.1.1). Checked before `If-None-Match`, which leads to 304 (§13.2.2).
+    package func failsIfMatch(with response: borrowing Response) -> Bool {
         guard let ifMatch, let tag = response.entityTag, [.ok, .notModified].contains(response.status) else {
             return false
         }
@@ -50,7 +50,7 @@ package struct PendingRequest {
 
 extension PendingRequest {
     /// - Parameters:
-    ///   - bytes: what the head was parsed from.
+    ///   - bytes: the bytes from which the head was parsed.
     ///   - route: the index in the route table; `nil` if none matched.
     ///   - time: the start in monotonic nanoseconds.
     @inline(__always)

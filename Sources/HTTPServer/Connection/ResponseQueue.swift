@@ -64,16 +64,16 @@ struct ResponseQueue: ~Copyable {
         if let index = index(of: sequence) { waiting[index].caller = name }
     }
 
-    /// Stores the task to be cancelled by ``abandon()``, unless it has responded.
+    /// Stores the task that ``abandon()`` cancels, unless the request has its response by then.
     mutating func setTask(_ task: Task<Void, Never>, of sequence: UInt64) {
         if let index = index(of: sequence) { waiting[index].task = task }
     }
 
-    /// Returns the request that must get 412 instead of the response; `nil` for the response itself.
+    /// Returns the request that must get 412 instead of this response; `nil` if the response may be sent.
     @inline(__always)
-    func request(excluding response: borrowing Response, to sequence: UInt64) -> PendingRequest? {
+    func requestFailingIfMatch(with response: borrowing Response, to sequence: UInt64) -> PendingRequest? {
         guard let index = index(of: sequence), waiting[index].ifMatch != nil else { return nil }
-        return waiting[index].excludes(response) ? waiting[index] : nil
+        return waiting[index].failsIfMatch(with: response) ? waiting[index] : nil
     }
 
     /// Sets whether the connection stays open after the response to the last request.
@@ -90,9 +90,9 @@ struct ResponseQueue: ~Copyable {
         heldBytes += response.heldBytes
     }
 
-    /// Writes the response to the first waiting request, if it is there. Call again until it returns `nil`.
+    /// Writes the response to the first waiting request to the output, if the handler has responded.
     ///
-    /// - Returns: the request whose response is complete.
+    /// - Returns: the completed request, after which the caller must call again; `nil` if there is nothing to write.
     @inline(__always)
     mutating func writeNext(date: [UInt8]) -> RequestSummary? {
         if let streaming {
@@ -131,7 +131,7 @@ struct ResponseQueue: ~Copyable {
         return RequestSummary(request, status, bytes: bytes)
     }
 
-    /// Returns the place of a waiting request; `nil` if its response is complete.
+    /// Returns the index of a waiting request; `nil` if its response is complete.
     private func index(of sequence: UInt64) -> Int? {
         guard sequence >= first, sequence - first < UInt64(waiting.count) else { return nil }
         return Int(sequence - first)
@@ -179,7 +179,9 @@ struct ResponseQueue: ~Copyable {
     /// Writes the head of a streamed response with its first piece.
     private mutating func writeHead(of streaming: Streaming, _ date: [UInt8]) {
         guard let head = streaming.unsentHead.take() else { return }
-        (streaming.status, streaming.framing) = ResponseEncoder.encode(head, to: waiting[0], date: date, into: &output)
+        let encoded = ResponseEncoder.encode(head, to: waiting[0], date: date, into: &output)
+        streaming.status = encoded.status
+        streaming.framing = encoded.framing
         if streaming.framing == .close { waiting[0].keepsAlive = false }
     }
 

@@ -3,7 +3,7 @@
 /// A short body is sent as it is. A long one is compressed piece by piece while it is sent, so that it does not block
 /// the event loop. The entity tag of a compressed response ends with `-gzip`, because it is another representation.
 public enum ContentCoding {
-    /// The length of a body in bytes from which it is compressed.
+    /// The minimum length in bytes of a body that is compressed.
     static let minimumLength = 1_024
     /// The length of the pieces in which a long body is compressed: about a millisecond each.
     static let pieceLength = 64 * 1_024
@@ -16,8 +16,8 @@ public enum ContentCoding {
         return accepted.withUTF8 { acceptsGzip(UnsafeRawBufferPointer($0)) }
     }
 
-    /// `gzip` is preferred if its weight is not 0 and not below that of `identity`. `*` is for codings that are not
-    /// listed; of two elements of one name the last one counts.
+    /// Whether the weight of `gzip` is greater than 0 and at least that of `identity`. The weight of `*` applies to
+    /// `gzip` if `gzip` is not listed. If a coding is listed twice, the last element counts.
     static func acceptsGzip(_ value: UnsafeRawBufferPointer) -> Bool {
         var gzip: Int?
         var identity: Int?
@@ -56,9 +56,9 @@ public enum ContentCoding {
     /// Returns a weight such as `1`, `0.`, `0.5` or `0.125` in thousandths; `nil` if it is malformed (RFC 9110
     /// §12.4.2).
     private static func weight(_ bytes: UnsafeRawBufferPointer) -> Int? {
-        guard bytes.count != 2, bytes.count <= 5, bytes[0] == UInt8(ascii: "0") || bytes[0] == UInt8(ascii: "1"),
+        guard bytes.count <= 5, bytes[0] == UInt8(ascii: "0") || bytes[0] == UInt8(ascii: "1"),
             bytes.count == 1 || bytes[1] == UInt8(ascii: ".")
-        else { return bytes.count == 2 && bytes[1] == UInt8(ascii: ".") ? weight(bytes[slice: 0..<1]) : nil }
+        else { return nil }
         var weight = bytes[0] == UInt8(ascii: "1") ? 1_000 : 0
         var unit = 100
         for byte in bytes.dropFirst(2) {
@@ -123,11 +123,12 @@ public enum ContentCoding {
     /// that have chosen their own coding.
     private static func isCompressible(_ response: borrowing Response) -> Bool {
         guard let type = response.contentType.map({ $0.description.prefix { $0 != ";" } }), type != "text/event-stream",
-            type.hasPrefix("text/") || type.hasPrefix("application/") && type.contains("json") || type.hasSuffix("+xml")
+            type.hasPrefix("text/") || (type.hasPrefix("application/") && type.contains("json"))
+                || type.hasSuffix("+xml")
         else { return false }
         return !response.fields.contains { field in
             field.name.description == "Content-Encoding"
-                || field.name.description == "Vary" && field.value.contains("Accept-Encoding")
+                || (field.name.description == "Vary" && field.value.contains("Accept-Encoding"))
         }
     }
 

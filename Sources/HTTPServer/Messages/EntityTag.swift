@@ -42,7 +42,7 @@ public struct EntityTag: Hashable, Sendable {
         self.init(value)
     }
 
-    /// The tag of the plain representation, as it is sent.
+    /// The tag of the plain representation as it is sent: 16 hexadecimal digits in quotes.
     public var text: String {
         let digits = String(value, radix: 16)
         return "\"" + String(repeating: "0", count: 16 - digits.utf8.count) + digits + "\""
@@ -55,7 +55,7 @@ public struct EntityTag: Hashable, Sendable {
         case compressed
     }
 
-    /// What follows the digits in the tag of a compressed representation.
+    /// The text after the digits in the tag of a compressed representation.
     static let compressedSuffix = "-gzip"
 
     /// Whether a condition lists this tag (RFC 9110 §13.1), of the plain representation or of the compressed one.

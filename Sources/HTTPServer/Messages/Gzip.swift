@@ -2,6 +2,7 @@ internal import CGzip
 
 /// Compresses bytes as gzip does (RFC 1952), piece by piece.
 public final class Gzip {
+    /// The compression level of zlib, 1 to 9.
     public enum Level: Int32, Sendable {
         /// For bytes that are sent to one client.
         case fast = 1
@@ -11,11 +12,12 @@ public final class Gzip {
 
     private let writer: OpaquePointer
 
-    /// What `gzip_expand` returns if the output is longer than its buffer.
+    /// The result of `gzip_expand` if the output is longer than its buffer.
     private static let outputTooLong = -2
-
-    /// The size of the buffer that the output grows by.
-    private static let step = 16 * 1024
+    /// The size in bytes of the buffer for compressed output, and the minimum for expanded output.
+    private static let bufferSize = 16 * 1024
+    /// The expected ratio of the expanded to the compressed length, by which the buffer also grows.
+    private static let expansionFactor = 8
 
     /// - Returns: `nil` if there is no memory, or no zlib.
     public init?(_ level: Level) {
@@ -49,7 +51,7 @@ public final class Gzip {
     public static func expand(_ bytes: UnsafeRawBufferPointer, limit: Int) -> Expansion {
         guard gzip_is_available() == 1 else { return .unavailable }
         guard let start = bytes.bindMemory(to: UInt8.self).baseAddress else { return .malformed }
-        var capacity = min(limit, max(step, bytes.count * 8))
+        var capacity = min(limit, max(bufferSize, bytes.count * expansionFactor))
         while true {
             var length = 0
             let output = [UInt8](unsafeUninitializedCapacity: capacity) { output, count in
@@ -59,7 +61,7 @@ public final class Gzip {
             if length >= 0 { return .expanded(output) }
             guard length == Self.outputTooLong else { return .malformed }
             guard capacity < limit else { return .tooLong }
-            capacity = min(limit, capacity * 8)
+            capacity = min(limit, capacity * expansionFactor)
         }
     }
 
@@ -75,13 +77,13 @@ public final class Gzip {
             var isFull = true
             while taken < bytes.count || isFull {
                 var length = bytes.count - taken
-                let piece = [UInt8](unsafeUninitializedCapacity: Self.step) { piece, count in
+                let piece = [UInt8](unsafeUninitializedCapacity: Self.bufferSize) { piece, count in
                     count = gzip_write(
-                        writer, bytes.baseAddress.map { $0 + taken }, &length, piece.baseAddress, Self.step,
+                        writer, bytes.baseAddress.map { $0 + taken }, &length, piece.baseAddress, Self.bufferSize,
                         isLast ? 1 : 0)
                 }
                 taken += length
-                isFull = piece.count == Self.step
+                isFull = piece.count == Self.bufferSize
                 output += piece
             }
         }

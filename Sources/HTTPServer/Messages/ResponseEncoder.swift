@@ -12,7 +12,7 @@ package enum ResponseEncoder {
 
     /// Writes the whole response, or only the head of a streamed one.
     ///
-    /// - Returns: the status that was sent, and the framing of a streamed body; with `.length` none follows.
+    /// - Returns: the status that was sent, and the framing of a streamed body. With `.length` no pieces must follow.
     @inline(__always)
     static func encode(
         _ response: borrowing Response, to request: borrowing PendingRequest, date: [UInt8],
@@ -140,7 +140,7 @@ package enum ResponseEncoder {
     }
 }
 
-/// The `Date` field (RFC 9110 §6.6.1), formatted once a second.
+/// Keeps the `Date` field (RFC 9110 §6.6.1), which is formatted only once a second.
 struct DateCache {
     private var second: time_t = -1
     private(set) var line: [UInt8] = []

@@ -1,72 +1,21 @@
-/// One line of the route table.
-public struct Route {
-    typealias StreamedHandler = (borrowing Request, Responder) -> (any BodyReceiver)?
-    /// Returns the response to a request that is refused, and the name of its caller; `nil` if it is not refused.
-    public typealias Refusal = (borrowing Request) -> (response: Response, caller: String?)?
-
-    public enum Handler {
-        /// Called with the complete request. Responds through the responder, at once or later.
-        case buffered((borrowing Request, Responder) -> Void)
-        /// Called with the head. Returns the receiver of the body, or `nil` after a response that needs no body.
-        case streamed((borrowing Request, Responder) -> (any BodyReceiver)?)
-    }
-
-    public let method: Method
-    /// A path such as `/v1/profiles/{user_id}`. A part in braces matches any one non-empty part; what follows the
-    /// braces, as in `/datafiles/{sdk_key}.json`, must follow in the path.
-    public let pattern: String
-    public let handler: Handler
-    /// Whether the route is served even when the server is overloaded.
-    public let isVital: Bool
-    /// Refuses a request by its head alone, for example for lack of a token. Called only if the client waits for
-    /// `100 (Continue)` before it sends the body, so the handler must check again. The caller's name is that of
-    /// ``Responder/setCaller(_:)``.
-    let refusal: Refusal?
-    /// The maximum length of a body in bytes, if the route accepts more than ``Limits/bodyBytes``; `nil` otherwise.
-    public let bodyBytes: Int?
-    /// Whether a request changes state. Pipelined requests behind it wait for its response, so that they see the
-    /// change.
-    public let changesState: Bool
-    /// Whether another thread builds a large response later. Pipelined requests behind the request wait, so that a
-    /// connection holds one such response at a time.
-    public let respondsLater: Bool
-
-    /// Whether pipelined requests behind a request of this route wait for its response.
-    var holdsNext: Bool { changesState || respondsLater }
-
-    /// The maximum length of a body in bytes.
-    func bodyBytes(_ limits: Limits) -> Int { max(limits.bodyBytes, bodyBytes ?? 0) }
-
-    /// - Parameter changesState: `nil` if ``Method/isSafe`` decides. A `GET` that changes state does not serve `HEAD`.
-    public init(
-        _ method: Method, _ pattern: String, isVital: Bool = false, changesState: Bool? = nil,
-        respondsLater: Bool = false, bodyBytes: Int? = nil, refusal: Refusal? = nil, _ handler: Handler
-    ) {
-        self.method = method
-        self.pattern = pattern
-        self.handler = handler
-        self.isVital = isVital
-        self.refusal = refusal
-        self.bodyBytes = bodyBytes
-        self.changesState = changesState ?? !method.isSafe
-        self.respondsLater = respondsLater
-    }
-}
-
 /// Finds the route of a request. Built once from the route table as a flat tree of path parts.
 ///
 /// The routes `/v1/projects` and `/v1/projects/{sdk_key}` become three nodes below the root: `v1`, `projects`, and a
 /// parameter. A search goes down the tree part by part.
 public struct Router {
+    /// The result of a search.
     package enum Match {
         case route(Int, PathParameters)
-        /// The path exists, but none of its routes has the method. `route` is one of them; `instead` is the route that
-        /// the client probably means.
-        case methodNotAllowed(allowed: [Method], route: Int, instead: Int?)
+        /// The path exists, but none of its routes has the method.
+        ///
+        /// - Parameters:
+        ///   - route: one of the routes of the path.
+        ///   - suggestion: the route that the client probably means.
+        case methodNotAllowed(allowed: [Method], route: Int, suggestion: Int?)
         case notFound
     }
 
-    /// The end of a path: the children that a further part leads to, and the routes of the path itself.
+    /// A path, or the beginning of one: the routes of this path, and a child for each part that may follow.
     private struct Node {
         var literals: [(part: [UInt8], node: Int)] = []
         /// The longest suffix first.
@@ -84,8 +33,8 @@ public struct Router {
     private struct Search {
         let method: Method
         var parameters = PathParameters()
-        /// Nodes with this path but not this method.
-        var refusals: [Int] = []
+        /// The nodes that have the path but not the method.
+        var nodesWithoutMethod: [Int] = []
     }
 
     public let routes: [Route]
@@ -141,7 +90,8 @@ public struct Router {
         return nodes.count - 1
     }
 
-    /// Finds the route. A literal part takes precedence over a parameter if it serves the method.
+    /// Finds the route of a method and a path. A literal part takes precedence over a parameter, unless only the route
+    /// with the parameter has the method.
     package func match(_ method: Method, path: Range<Int>, in bytes: UnsafeRawBufferPointer) -> Match {
         var rest = path
         if !path.isEmpty {
@@ -150,20 +100,21 @@ public struct Router {
         }
         var search = Search(method: method)
         if let route = find(rest, in: bytes, from: 0, &search) { return .route(route, search.parameters) }
-        guard let route = search.refusals.first.flatMap({ nodes[$0].routes.lazy.compactMap(\.self).first }) else {
+        guard let route = search.nodesWithoutMethod.first.flatMap({ nodes[$0].routes.lazy.compactMap(\.self).first })
+        else {
             return .notFound
         }
         let allowed = Method.allCases.filter { method in
-            method == .options || search.refusals.contains { nodes[$0].route(for: method) != nil }
+            method == .options || search.nodesWithoutMethod.contains { nodes[$0].route(for: method) != nil }
         }
-        let instead = search.refusals.lazy.compactMap { alternative(to: method, at: $0) }.first
-        return .methodNotAllowed(allowed: allowed, route: route, instead: instead)
+        let suggestion = search.nodesWithoutMethod.lazy.compactMap { suggestedRoute(insteadOf: method, at: $0) }.first
+        return .methodNotAllowed(allowed: allowed, route: route, suggestion: suggestion)
     }
 
     /// Returns the route that a request with the wrong method probably means. First choice: the same method one part
     /// deeper, as in `DELETE /v1/projects` for `DELETE /v1/projects/{sdk_key}`. Second choice: another method that is
     /// often confused with it.
-    private func alternative(to method: Method, at node: Int) -> Int? {
+    private func suggestedRoute(insteadOf method: Method, at node: Int) -> Int? {
         let element = nodes[node].parameters.first { $0.suffix.isEmpty }?.node
         if let route = element.flatMap({ nodes[$0].route(for: method) }) { return route }
         let candidates: [Method] =
@@ -180,8 +131,8 @@ public struct Router {
         return nil
     }
 
-    /// Returns the route that the rest of a path leads to from a node. Tries literal parts before parameters, and goes
-    /// back if a choice leads to no route.
+    /// Returns the route to which the rest of a path leads from a node. Tries literal parts before parameters. If a
+    /// child leads to no route, tries the next one.
     private func find(
         _ rest: Range<Int>, in bytes: UnsafeRawBufferPointer, from node: Int, _ search: inout Search
     ) -> Int? {
@@ -192,7 +143,7 @@ public struct Router {
         func descend(_ child: Int, _ search: inout Search) -> Int? {
             guard isLast else { return find(end + 1..<rest.upperBound, in: bytes, from: child, &search) }
             if let route = nodes[child].route(for: search.method) { return route }
-            if nodes[child].hasRoutes { search.refusals.append(child) }
+            if nodes[child].hasRoutes { search.nodesWithoutMethod.append(child) }
             return nil
         }
         for literal in nodes[node].literals where matches(literal.part, bytes[slice: part]) {
@@ -239,7 +190,7 @@ extension Application {
     package func responseWithoutRoute(
         _ match: Router.Match, to head: RequestHead, in bytes: UnsafeRawBufferPointer
     ) -> Response {
-        guard case .methodNotAllowed(let allowed, _, let instead) = match else {
+        guard case .methodNotAllowed(let allowed, _, let suggestion) = match else {
             if head.method == .options, bytes[slice: head.path].equals("*") { return Response(.noContent) }
             let failure = RequestFailure(.notFound, "no resource has this path")
             return response(to: failure, at: match.location(of: head, in: bytes))
@@ -247,7 +198,7 @@ extension Application {
         let list = allowed.map(\.name.description).joined(separator: ", ")
         var response = Response(.noContent)
         if head.method != .options {
-            let hint = instead.map { index in
+            let hint = suggestion.map { index in
                 let route = router.routes[index]
                 return "; did you mean \(route.method.name) \(route.pattern)?"
             }

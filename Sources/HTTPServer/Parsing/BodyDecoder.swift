@@ -32,7 +32,7 @@ enum BodyDecoder {
 ///
 /// All bytes but the data are called framing. The body is the data of all chunks.
 struct ChunkedDecoder {
-    /// What the bytes at the reading position are.
+    /// The kind of the bytes at the reading position.
     enum Piece: Equatable {
         /// More bytes are needed, after dropping `framing` bytes.
         case needsMore(framing: Int)
@@ -42,7 +42,8 @@ struct ChunkedDecoder {
         case end(framing: Int)
     }
 
-    /// What the next byte belongs to. `value` is the size of the chunk, `length` the bytes of its extensions so far.
+    /// The part of the chunk to which the next byte belongs. `value` is the size of the chunk, `length` the number of
+    /// bytes of its extensions so far.
     private enum State: Equatable {
         case size(digits: Int, value: Int)
         case spaceBeforeExtension(value: Int, length: Int)
@@ -55,9 +56,13 @@ struct ChunkedDecoder {
     }
 
     private var state = State.size(digits: 0, value: 0)
+    /// The bytes of the trailer section so far.
     private var trailerLength = 0
     /// Limit of the trailer section, and of the extensions of one chunk, in bytes.
     private let maximumFraming: Int
+
+    /// Limit of the digits of a chunk size. More digits could overflow the value.
+    private static let maximumDigits = 15
 
     init(maximumFraming: Int) {
         self.maximumFraming = maximumFraming
@@ -122,8 +127,9 @@ struct ChunkedDecoder {
 
     private mutating func sizeByte(_ byte: UInt8, digits: Int, value: Int) throws(RequestFailure) {
         if let digit = ByteClass.hexadecimalValue(byte) {
-            // More digits could overflow the value.
-            guard digits < 15 else { throw bad("a chunk size must have at most 15 hexadecimal digits") }
+            guard digits < Self.maximumDigits else {
+                throw bad("a chunk size must have at most \(Self.maximumDigits) hexadecimal digits")
+            }
             state = .size(digits: digits + 1, value: value << 4 | Int(digit))
             return
         }

@@ -103,7 +103,7 @@ struct ByteBuffer: ~Copyable {
         capacity = 0
     }
 
-    /// Removes the readable bytes in `range`; those behind it move down.
+    /// Removes the readable bytes in `range`. The bytes behind the range move down.
     mutating func remove(_ range: Range<Int>) {
         precondition(range.lowerBound >= 0 && range.upperBound <= count)
         guard let storage, !range.isEmpty else { return }

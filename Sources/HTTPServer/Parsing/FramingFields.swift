@@ -1,12 +1,13 @@
-/// The header fields that decide where a message ends and whether its connection stays open (RFC 9112 §6 and §9). The
-/// parser passes each of them here, and asks for the result at the end of the header.
+/// The header fields that determine where a message ends and whether its connection stays open (RFC 9112 §6 and §9).
+/// ``RequestHeadParser`` passes each of these fields to it, and reads the result at the end of the header.
 struct FramingFields {
     private var contentLength: Int?
     private var isChunked = false
     private var asksToClose = false
     private var asksToKeepAlive = false
 
-    /// Parses the options of a `Connection` field. Options other than these two do not concern this server.
+    /// Parses the options of a `Connection` field. Options other than `close` and `keep-alive` do not concern this
+    /// server.
     mutating func parseConnection(_ value: UnsafeRawBufferPointer) {
         value.forEachListElement { option in
             if option.equalsIgnoringCase("close") { asksToClose = true }

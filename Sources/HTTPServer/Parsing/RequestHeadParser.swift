@@ -1,7 +1,7 @@
 import Glibc
 
-/// Parses request heads strictly by RFC 9112. It refuses what a server may tolerate but attackers use to smuggle
-/// requests: bare CR or LF, folded lines, white space before a colon.
+/// Parses request heads strictly by RFC 9112. It refuses forms that a server may tolerate, but that attackers use to
+/// smuggle requests: bare CR or LF, folded lines, white space before a colon.
 ///
 /// Bytes may arrive in any pieces. `scanned` is the position up to which line ends were searched, so a head sent byte
 /// by byte costs no more than one sent at once.
@@ -145,7 +145,7 @@ package struct RequestHeadParser {
         try interpret(field, bytes)
     }
 
-    /// Notes what a field means for the connection. Other fields are left to the handler.
+    /// Interprets a field that concerns the connection. Other fields are left to the handler.
     private mutating func interpret(
         _ field: RequestHead.Field, _ bytes: UnsafeRawBufferPointer
     ) throws(RequestFailure) {

@@ -1,6 +1,6 @@
 public import Tracing
 
-/// The program that a server runs: its routes, and what the server calls around the handlers of these routes.
+/// The program that a server runs: its routes, and the methods that the server calls before and after their handlers.
 ///
 /// Each event loop has its own instance and uses it only on the loop's thread, so an application needs no locks.
 ///
@@ -56,7 +56,7 @@ public protocol Application: AnyObject {
     /// Called last, when the event loop ends.
     func stop()
 
-    /// Reports what the operator may want to know.
+    /// Reports an event to the operator.
     func report(_ event: ServerEvent)
 }
 
@@ -77,7 +77,7 @@ extension Application {
 /// Why a request was refused before any handler got it.
 public struct RequestFailure: Error, Sendable, Equatable {
     public let status: Status
-    /// What is required and what was found, for the author of the client.
+    /// The requirement and the fault, for the author of the client.
     public let detail: String
 
     package init(_ status: Status, _ detail: String) {

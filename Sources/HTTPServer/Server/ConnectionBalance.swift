@@ -8,7 +8,7 @@ final class ConnectionBalance: Sendable {
     private let total = Atomic<Int>(0)
     private let isStopping = Atomic<Bool>(false)
 
-    /// Sets the workers that may be given connections from now on.
+    /// Sets the workers among which connections are distributed from now on.
     func begin(among workers: [WorkerReference]) {
         self.workers.withLock { $0 = workers }
     }
@@ -19,16 +19,16 @@ final class ConnectionBalance: Sendable {
         isStopping.store(true, ordering: .sequentiallyConsistent)
     }
 
-    /// Counts one more connection.
+    /// Counts one more connection over all loops, unless there are `limit` connections already.
     ///
-    /// - Returns: `false` if the limit over all loops is reached; then it is not counted.
-    func admits(atMost limit: Int) -> Bool {
+    /// - Returns: whether the connection was counted, so that it may be served.
+    func countConnection(limit: Int) -> Bool {
         guard total.add(1, ordering: .relaxed).newValue > limit else { return true }
         total.subtract(1, ordering: .relaxed)
         return false
     }
 
-    /// Uncounts a connection that a worker has closed.
+    /// Subtracts a connection that a worker has closed from the counts.
     func remove(from worker: Worker) {
         total.subtract(1, ordering: .relaxed)
         worker.load.subtract(1, ordering: .relaxed)
@@ -38,22 +38,23 @@ final class ConnectionBalance: Sendable {
     /// one has so many fewer connections that waking its thread is worth it.
     ///
     /// - Returns: the other worker; `nil` for the accepting one.
-    func choose(from worker: Worker) -> WorkerReference? {
-        if let lighter = lighter(than: worker) {
-            lighter.worker.load.add(1, ordering: .sequentiallyConsistent)
+    func chooseWorker(acceptedBy worker: Worker) -> WorkerReference? {
+        if let other = lighterWorker(than: worker) {
+            other.worker.load.add(1, ordering: .sequentiallyConsistent)
             // A loop ends only after `stop` and with a load of 0. Either the other loop sees this connection in its
             // load, or this check sees that the loops are stopping.
-            if !isStopping.load(ordering: .sequentiallyConsistent) { return lighter }
-            lighter.worker.load.subtract(1, ordering: .sequentiallyConsistent)
+            if !isStopping.load(ordering: .sequentiallyConsistent) { return other }
+            other.worker.load.subtract(1, ordering: .sequentiallyConsistent)
             // The other loop may be asleep, waiting for a load of 0.
-            lighter.worker.loop.submit {}
+            other.worker.loop.submit {}
         }
         worker.load.add(1, ordering: .relaxed)
         return nil
     }
 
-    /// Returns the worker with the fewest connections if the given worker has over 1/16 more; `nil` otherwise.
-    private func lighter(than worker: Worker) -> WorkerReference? {
+    /// Returns the worker with the fewest connections if the given worker has over 1/16 more; `nil` otherwise. A
+    /// smaller difference is not worth waking the thread of the other worker.
+    private func lighterWorker(than worker: Worker) -> WorkerReference? {
         let lightest = workers.withLock { workers in
             workers.min { $0.worker.load.load(ordering: .relaxed) < $1.worker.load.load(ordering: .relaxed) }
         }

@@ -17,7 +17,7 @@ internal import Synchronization
 ///
 /// Asynchronous work of ``start(_:)`` runs on the same thread: the loop is its task executor.
 public final class EventLoop: @unchecked Sendable {
-    // Safe to share: what other threads use (jobs, wake-up descriptor) is guarded.
+    // Safe to share: other threads use only the jobs and the wake-up descriptor, which are guarded.
 
     /// The index among the server's loops, from 0.
     public let index: Int
@@ -31,16 +31,17 @@ public final class EventLoop: @unchecked Sendable {
     /// The watches of other modules' descriptors, by token.
     private var watches: [UInt64: Watch] = [:]
     /// The watches whose descriptors are ready in this iteration.
-    private var ready: [Watch] = []
+    private var readyWatches: [Watch] = []
     /// The number of the last watch. No number is used twice, so that a stale event cannot name a newer watch.
-    private var lastWatch: UInt64 = 0
+    private var lastWatchNumber: UInt64 = 0
     /// Whether a task runs at present.
     private var isRunningTask = false
-    /// Tasks that are ready to continue once the running task is suspended.
+    /// Tasks that may continue as soon as the running task is suspended.
     private var waitingTasks: [UnownedJob] = []
     /// The loop's thread as `pthread_t`; 0 before ``adoptThread()``.
     private let thread = Atomic<UInt>(0)
 
+    /// The submitted jobs that have not run.
     private struct JobQueue {
         var jobs: [@Sendable () -> Void] = []
         var isClosed = false
@@ -94,8 +95,8 @@ public final class EventLoop: @unchecked Sendable {
         return true
     }
 
-    /// Runs work that submits many jobs, and wakes each loop only once, at the end. Otherwise a loop would wake for the
-    /// first job and often go to sleep again before the second one.
+    /// Runs work that submits many jobs, and wakes each loop only once, at the end. Without this, a loop would wake for
+    /// the first job and often go to sleep again before the second one.
     public static func coalescingWakeUps(_ work: () -> Void) {
         let pending = PendingWakeUps()
         PendingWakeUps.current = pending
@@ -110,7 +111,7 @@ public final class EventLoop: @unchecked Sendable {
         for job in takeJobs() { job() }
     }
 
-    /// Runs the remaining jobs; later ones are refused.
+    /// Runs the remaining jobs, and refuses all later ones.
     package func close() {
         while case let jobs = takeJobs(closingIfEmpty: true), !jobs.isEmpty {
             for job in jobs { job() }
@@ -130,8 +131,8 @@ public final class EventLoop: @unchecked Sendable {
 
     // MARK: Tasks
 
-    /// Begins asynchronous work at once. Call it on the loop's thread. The work runs on that thread only, whatever
-    /// thread completes the operations that it awaits.
+    /// Begins asynchronous work at once. Call it on the loop's thread. The work runs on this thread only, even if other
+    /// threads complete the operations that it awaits.
     @discardableResult
     public func start(_ work: @escaping () async -> Void) -> Task<Void, Never> {
         // Safe: the loop executes the task, on its thread only.
@@ -139,8 +140,8 @@ public final class EventLoop: @unchecked Sendable {
         return runTask { Task.immediate(executorPreference: self) { await work() } }
     }
 
-    /// Runs a task until it is suspended, and then the tasks that became ready meanwhile. They wait, because one task
-    /// must not run within another.
+    /// Runs a task until it is suspended, and then the tasks that became ready meanwhile. A task that becomes ready
+    /// waits, because one task must not run within another.
     private func runTask<Result>(_ run: () -> Result) -> Result {
         guard !isRunningTask else { return run() }
         isRunningTask = true
@@ -158,29 +159,29 @@ public final class EventLoop: @unchecked Sendable {
 
     /// Watches a descriptor that another module owns, such as the socket of a database. Call it on the loop's thread.
     ///
-    /// - Parameter ready: called in each batch of the application in which the descriptor is readable, has failed, or,
-    ///   with ``Watch/awaitsWriting``, is writable.
+    /// - Parameter onReady: called in each batch of the application in which the descriptor is readable, has failed,
+    ///   or, with ``Watch/awaitsWriting``, is writable.
     /// - Returns: a watch of a duplicate of the descriptor, so that the owner may close the descriptor at any time.
     public func watch(
-        descriptor: Int32, _ ready: @escaping () -> Void
+        descriptor: Int32, _ onReady: @escaping () -> Void
     ) throws(SystemError) -> Watch {
         let copy = try SystemCall.check("fcntl") { fcntl(descriptor, F_DUPFD_CLOEXEC, 0) }
-        lastWatch += 1
-        let token = Self.watchBit | lastWatch
+        lastWatchNumber += 1
+        let token = Self.watchBit | lastWatchNumber
         do {
             try selector.add(copy, token: token)
         } catch {
             _ = Glibc.close(copy)
             throw error
         }
-        let watch = Watch(loop: self, descriptor: copy, token: token, ready: ready)
+        let watch = Watch(loop: self, descriptor: copy, token: token, onReady: onReady)
         watches[token] = watch
         return watch
     }
 
     /// Notes that a watched descriptor is ready. Ignores a stale event of a watch that was cancelled.
     func noteReady(_ token: UInt64) {
-        if let watch = watches[token] { ready.append(watch) }
+        if let watch = watches[token] { readyWatches.append(watch) }
     }
 
     fileprivate func remove(_ watch: Watch) {
@@ -189,12 +190,12 @@ public final class EventLoop: @unchecked Sendable {
     }
 
     /// Whether there are jobs to run, or watched descriptors are ready.
-    var hasWork: Bool { !ready.isEmpty || hasJobs.load(ordering: .sequentiallyConsistent) }
+    var hasWork: Bool { !readyWatches.isEmpty || hasJobs.load(ordering: .sequentiallyConsistent) }
 
     /// Calls the closures of the watches that are ready.
     func callWatches() {
-        let watches = ready
-        ready.removeAll(keepingCapacity: true)
+        let watches = readyWatches
+        readyWatches.removeAll(keepingCapacity: true)
         for watch in watches { watch.call() }
     }
 
@@ -208,11 +209,11 @@ public final class EventLoop: @unchecked Sendable {
         var milliseconds = limit
         if let next = deadlines.next {
             let remaining = next > now ? (next - now) / 1_000_000 + 1 : 0
-            // Far below the limit of the system call. Waking without an event does no harm.
+            // A minute at most, so that the number fits into 32 bits. Waking without an event does no harm.
             let capped = Int32(clamping: min(remaining, 60_000))
             milliseconds = limit < 0 ? capped : min(limit, capped)
         }
-        // First say that the loop is asleep, then look for jobs: a thread that submits one in between wakes the loop.
+        // Sets `isAsleep` before it checks for jobs, so that a thread that submits a job in between wakes the loop.
         isAsleep.store(true, ordering: .sequentiallyConsistent)
         if hasJobs.load(ordering: .sequentiallyConsistent) { milliseconds = 0 }
         defer { isAsleep.store(false, ordering: .sequentiallyConsistent) }
@@ -275,13 +276,14 @@ extension EventLoop {
         let descriptor: Int32
         let token: UInt64
         private weak var loop: EventLoop?
-        private var ready: (() -> Void)?
+        /// The closure to call; `nil` once the watch has ended.
+        private var onReady: (() -> Void)?
 
-        fileprivate init(loop: EventLoop, descriptor: Int32, token: UInt64, ready: @escaping () -> Void) {
+        fileprivate init(loop: EventLoop, descriptor: Int32, token: UInt64, onReady: @escaping () -> Void) {
             self.loop = loop
             self.descriptor = descriptor
             self.token = token
-            self.ready = ready
+            self.onReady = onReady
         }
 
         deinit {
@@ -291,19 +293,19 @@ extension EventLoop {
         /// Whether to report that the descriptor is writable, too.
         public var awaitsWriting = false {
             didSet {
-                guard awaitsWriting != oldValue, ready != nil else { return }
+                guard awaitsWriting != oldValue, onReady != nil else { return }
                 try? loop?.selector.modify(descriptor, token: token, reading: true, writing: awaitsWriting)
             }
         }
 
         fileprivate func call() {
-            ready?()
+            onReady?()
         }
 
         /// Ends the watch. The closure is not called any more, even if an event is pending.
         public func cancel() {
-            guard ready != nil else { return }
-            ready = nil
+            guard onReady != nil else { return }
+            onReady = nil
             loop?.remove(self)
             _ = Glibc.close(descriptor)
         }
@@ -325,57 +327,9 @@ private final class PendingWakeUps {
         return key
     }()
 
-    /// The object of the current thread. `coalescingWakeUps` keeps it alive while it is set.
+    /// The pending wake-ups of the current thread; `nil` outside of `coalescingWakeUps`, which keeps the object alive.
     static var current: PendingWakeUps? {
         get { pthread_getspecific(key).map { Unmanaged<PendingWakeUps>.fromOpaque($0).takeUnretainedValue() } }
         set { pthread_setspecific(key, newValue.map { Unmanaged.passUnretained($0).toOpaque() }) }
-    }
-}
-
-/// The deadlines of connections in a binary heap, nearest first. A connection whose deadline moves further away keeps
-/// its entry and schedules the new deadline when the entry expires, so a request on an open connection costs nothing
-/// here.
-///
-/// Written by hand: with `Heap` of swift-collections it is 20 lines shorter, and a clean build 20 seconds longer.
-struct DeadlineQueue {
-    struct Entry {
-        /// Monotonic nanoseconds.
-        let time: UInt64
-        let token: UInt64
-    }
-
-    private var heap: [Entry] = []
-
-    /// The nearest deadline.
-    var next: UInt64? { heap.first?.time }
-
-    mutating func insert(_ entry: Entry) {
-        heap.append(entry)
-        var child = heap.count - 1
-        while child > 0 {
-            let parent = (child - 1) / 2
-            guard heap[child].time < heap[parent].time else { break }
-            heap.swapAt(child, parent)
-            child = parent
-        }
-    }
-
-    /// Removes the nearest deadline if it is not after `now`.
-    mutating func popExpired(now: UInt64) -> Entry? {
-        guard let first = heap.first, first.time <= now else { return nil }
-        let last = heap.removeLast()
-        guard !heap.isEmpty else { return first }
-        heap[0] = last
-        var parent = 0
-        while true {
-            var least = parent
-            for child in [2 * parent + 1, 2 * parent + 2]
-            where child < heap.count && heap[child].time < heap[least].time {
-                least = child
-            }
-            if least == parent { return first }
-            heap.swapAt(parent, least)
-            parent = least
-        }
     }
 }

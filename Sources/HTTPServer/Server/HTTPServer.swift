@@ -87,15 +87,17 @@ public final class HTTPServer: Sendable {
         finished.wait()
     }
 
-    /// Collects a value from each event loop's application, on the loop's thread. Loops that have ended are left out.
+    /// Collects a value from each event loop. Loops that have ended are left out.
+    ///
+    /// - Parameter read: returns the value; called on the thread of the loop.
     public func collect<Value: Sendable>(
-        _ take: @escaping @Sendable (any Application, ConnectionMetrics) -> Value
+        _ read: @escaping @Sendable (any Application, ConnectionMetrics) -> Value
     ) async -> [Value] {
         var values: [Value] = []
         for reference in workers.withLock({ $0 }) {
             let value: Value? = await withUnsafeContinuation { continuation in
                 let isSubmitted = reference.worker.loop.submit {
-                    continuation.resume(returning: take(reference.worker.application, reference.worker.metrics))
+                    continuation.resume(returning: read(reference.worker.application, reference.worker.metrics))
                 }
                 if !isSubmitted { continuation.resume(returning: nil) }
             }

@@ -12,9 +12,9 @@ public final class ResponseCollector {
     private var streaming: Response?
     /// The pieces of the streamed response so far.
     private var body: [UInt8] = []
-    /// Whether the head of the streamed response would have been sent.
+    /// Whether the streamed response has produced its first piece. A connection would have sent the head with it.
     private var hasBegun = false
-    /// The receiver of a streamed request body, and the bytes that it has not received yet.
+    /// The receiver of a streamed request body, and the bytes of the body that the receiver has not got yet.
     private var upload: (receiver: any BodyReceiver, rest: ArraySlice<UInt8>)?
     private var task: Task<Void, Never>?
     public private(set) var isClosed = false
@@ -22,7 +22,7 @@ public final class ResponseCollector {
     /// The size of the pieces in which a streamed request body is received.
     private static let pieceBytes = 16 * 1024
 
-    fileprivate init(
+    init(
         _ request: PendingRequest, of application: any Application, on loop: EventLoop,
         completion: @escaping (CollectedResponse) -> Void
     ) {
@@ -73,11 +73,12 @@ public final class ResponseCollector {
     }
 
     /// Passes a request body to its receiver, in pieces.
-    fileprivate func receive(_ body: [UInt8], with receiver: any BodyReceiver) {
+    func receive(_ body: [UInt8], with receiver: any BodyReceiver) {
         upload = (receiver, body[...])
         resumeReading()
     }
 
+    /// Removes and returns the next piece of the request body; `nil` at its end.
     private func nextPiece() -> ArraySlice<UInt8>? {
         guard let piece = upload?.rest.prefix(Self.pieceBytes), !piece.isEmpty else { return nil }
         upload?.rest.removeFirst(piece.count)
@@ -88,7 +89,7 @@ public final class ResponseCollector {
 extension ResponseCollector: ResponseTarget {
     package func respond(_ response: Response, to sequence: UInt64) {
         guard !isClosed, streaming == nil else { return }
-        let response = request.excludes(response) ? application.preconditionFailed(request.route) : response
+        let response = request.failsIfMatch(with: response) ? application.preconditionFailed(request.route) : response
         switch response.body {
         case .empty:
             complete(response, body: [])
@@ -136,117 +137,3 @@ extension ResponseCollector: ResponseTarget {
 }
 
 @available(*, unavailable) extension ResponseCollector: Sendable {}
-
-/// A request that does not come from a connection.
-public struct LocalRequest: Sendable {
-    public var method: String
-    /// Path and query, percent-encoded.
-    public var target: String
-    /// Header fields. Without `X-Request-Id`, all requests have the same id.
-    public var fields: [(name: String, value: String)]
-    public var body: [UInt8]
-    /// The address to report as the request's origin.
-    public var peer: IPAddress
-
-    public init(
-        _ method: String, _ target: String, fields: [(name: String, value: String)] = [], body: [UInt8] = [],
-        peer: IPAddress = .unspecified
-    ) {
-        self.method = method
-        self.target = target
-        self.fields = fields
-        self.body = body
-        self.peer = peer
-    }
-
-    /// Writes the request as bytes, so that it is parsed as strictly as one from a connection.
-    fileprivate func encoded() -> (bytes: [UInt8], headLength: Int, fields: Int) {
-        var text = "\(method) \(target) HTTP/1.1\r\n"
-        let hasHost = fields.contains { $0.name.lowercased() == "host" }
-        if !hasHost { text += "Host: localhost\r\n" }
-        for field in fields { text += "\(field.name): \(field.value)\r\n" }
-        let head = Array((text + "\r\n").utf8)
-        return (head + body, head.count, fields.count + (hasHost ? 0 : 1))
-    }
-}
-
-/// A response as its client would see it.
-public struct CollectedResponse: Sendable {
-    public let id: RequestID
-    /// 304 if `If-None-Match` lists the entity tag.
-    public let status: Status
-    public let contentType: StaticString?
-    public let entityTag: EntityTag?
-    public let fields: [(name: StaticString, value: String)]
-    /// The whole body; empty for `HEAD` and where the status forbids one.
-    public let body: [UInt8]
-    /// `false` if a streamed body failed after its first piece; a connection would have been cut.
-    public let isComplete: Bool
-}
-
-extension Application {
-    /// Handles a request without a connection, on the loop's thread. Of the limits only that of a buffered body
-    /// applies. The request is not reported to ``requestCompleted(_:)``.
-    ///
-    /// - Parameter completion: called once on the loop's thread, before this method returns or later.
-    /// - Returns: the collector, to give up the request.
-    @discardableResult
-    public func respond(
-        to local: LocalRequest, on loop: EventLoop, limits: Limits = Limits(),
-        completion: @escaping (CollectedResponse) -> Void
-    ) -> ResponseCollector {
-        let (bytes, headLength, fields) = local.encoded()
-        return bytes.withUnsafeBytes { bytes -> ResponseCollector in
-            var parser = RequestHeadParser(maximumLength: headLength + 1, maximumFields: .max)
-            do throws(RequestFailure) {
-                // A line end in a field would make another field, or end the head early.
-                guard let head = try parser.parse(bytes), head.length == headLength, head.fields.count == fields else {
-                    throw RequestFailure(.badRequest, "a header field must not contain line ends")
-                }
-                return respond(to: local, head, bytes, on: loop, limits, completion)
-            } catch {
-                let request = PendingRequest(
-                    refused: .generated(loop: 0, count: 0), at: 0,
-                    fields: self.fields(of: parser.head, in: bytes, route: nil))
-                let collector = ResponseCollector(request, of: self, on: loop, completion: completion)
-                collector.respond(response(to: error, at: .none), to: 0)
-                return collector
-            }
-        }
-    }
-
-    /// Finds the route of a parsed request and calls its handler.
-    private func respond(
-        to local: LocalRequest, _ head: RequestHead, _ bytes: UnsafeRawBufferPointer, on loop: EventLoop,
-        _ limits: Limits, _ completion: @escaping (CollectedResponse) -> Void
-    ) -> ResponseCollector {
-        let match = router.match(head.method, path: head.path, in: bytes)
-        let id = head.value(of: "x-request-id", in: bytes).flatMap(RequestID.init)
-        let pending = PendingRequest(
-            head, in: bytes, id: id ?? .generated(loop: 0, count: 0), route: match.route, keepsAlive: true, at: 0,
-            for: self)
-        let collector = ResponseCollector(pending, of: self, on: loop, completion: completion)
-        guard case .route(let index, let parameters) = match else {
-            collector.respond(responseWithoutRoute(match, to: head, in: bytes), to: 0)
-            return collector
-        }
-        let responder = Responder(target: collector, sequence: 0)
-        func request(body: Range<Int>) -> Request {
-            Request(
-                head: head, bytes: bytes, bodyRange: body, parameters: parameters, id: pending.id, peer: local.peer)
-        }
-        let longest = router.routes[index].bodyBytes(limits)
-        switch router.routes[index].handler {
-        case .buffered where local.body.count > longest:
-            let failure = RequestFailure.bodyTooLarge(limit: longest)
-            collector.respond(response(to: failure, at: .route(index)), to: 0)
-        case .buffered(let handler):
-            handler(request(body: head.length..<bytes.count), responder)
-        case .streamed(let handler):
-            if let receiver = handler(request(body: 0..<0), responder) {
-                collector.receive(local.body, with: receiver)
-            }
-        }
-        return collector
-    }
-}

@@ -5,8 +5,8 @@ import Tracing
 /// One event loop with its listening socket, its connections and its application. Confined to the loop's thread, except
 /// for ``load``.
 ///
-/// Each iteration receives what has arrived, runs the jobs of other threads, calls the handlers, and sends the
-/// responses, in this order. So a handler sees every write that was acknowledged before its request was received.
+/// Each iteration receives the bytes that have arrived, runs the jobs of other threads, calls the handlers, and sends
+/// the responses, in this order. So a handler sees every write that was acknowledged before its request was received.
 ///
 /// An event or a deadline names its connection by a token: the connection's generation in the upper 32 bits, and its
 /// descriptor in the lower ones.
@@ -14,7 +14,7 @@ final class Worker {
     let loop: EventLoop
     let configuration: HTTPServer.Configuration
     let application: any Application
-    /// The application's router, without the existential access of each request.
+    /// A copy of the application's router, so that a request need not access it through the protocol.
     let router: Router
     private let tracer: Tracer?
     var metrics = ConnectionMetrics()
@@ -24,7 +24,8 @@ final class Worker {
     var receiveBuffer = ByteBuffer(capacity: 64 * 1024)
     /// Bytes that the connections hold of incomplete bodies.
     var unfinishedBodyBytes = 0
-    /// The number of connections that this worker serves or is about to be given. Other threads read and change it.
+    /// The number of connections that this worker serves, or that another worker is about to hand over to it. Other
+    /// threads read and change it.
     let load = Atomic<Int>(0)
 
     private let listener: ListeningSocket
@@ -37,12 +38,13 @@ final class Worker {
     private var active: [Connection] = []
     private var dateCache = DateCache()
     /// The number of request ids that this worker has generated.
-    private var requests: UInt64 = 0
-    /// The number of responses that handlers and watched descriptors have written in this iteration; jobs do not count.
-    private var responses = 0
+    private var generatedIDs: UInt64 = 0
+    /// The number of responses that were written in this iteration, except those written by jobs; see ``serve()``.
+    private var writtenResponses = 0
     /// When the last response was written, in monotonic nanoseconds.
     private var lastResponse: UInt64 = 0
-    /// Whether the previous iteration took so long that the requests which arrived meanwhile are refused.
+    /// Whether the previous iteration took longer than ``Limits/loopDelaySeconds``. The requests that arrived during it
+    /// are then refused, except on vital routes.
     private(set) var isBehind = false
     /// ``Limits/loopDelaySeconds`` in nanoseconds.
     private let longestIteration: UInt64
@@ -128,7 +130,7 @@ final class Worker {
         guard !active.isEmpty || loop.hasWork else { return }
         application.beginBatch()
         loop.runJobs()
-        responses = 0
+        writtenResponses = 0
         loop.callWatches()
         let batch = active
         active.removeAll(keepingCapacity: true)
@@ -138,10 +140,10 @@ final class Worker {
             connection.isActive = false
             connection.flush()
         }
-        // A loop that always finds work would keep its core until the kernel's next tick, milliseconds later, although
-        // other threads wait for the core. A loop whose requests all wait for the job in which another
-        // thread reports its commit goes to sleep anyway.
-        if responses > 0 { sched_yield() }
+        // A loop that always finds work would keep its core until the kernel's next tick, milliseconds later. So it
+        // yields the core to other threads, such as the writer of the store. A loop whose requests all wait for a
+        // commit, which is reported by a job, goes to sleep anyway and need not yield.
+        if writtenResponses > 0 { sched_yield() }
     }
 
     /// Serves a connection in this iteration, or in the next one if this iteration's handlers already run.
@@ -165,13 +167,13 @@ final class Worker {
     // MARK: Requests
 
     func nextRequestID() -> RequestID {
-        requests &+= 1
-        return .generated(loop: idPrefix, count: requests)
+        generatedIDs &+= 1
+        return .generated(loop: idPrefix, count: generatedIDs)
     }
 
     @inline(__always)
     func requestCompleted(_ summary: consuming RequestSummary, from peer: IPAddress) {
-        responses += 1
+        writtenResponses += 1
         lastResponse = SystemCall.monotonicNanoseconds()
         summary.nanoseconds = lastResponse &- summary.startedAt
         summary.peer = peer
@@ -204,7 +206,7 @@ final class Worker {
 
     // MARK: Connections
 
-    /// Returns the connection with a token; `nil` if it is closed, so that the event is stale.
+    /// Returns the connection with a token; `nil` if the connection is closed, so that the event is stale.
     private func connection(_ token: UInt64) -> Connection? {
         guard let connection = connections[Int32(truncatingIfNeeded: token)], connection.token == token else {
             return nil
@@ -228,12 +230,12 @@ final class Worker {
 
     /// Admits a connection here or at a loop with fewer connections: the kernel distributes them at random.
     private func distribute(_ socket: Socket, _ peer: IPAddress) {
-        guard balance.admits(atMost: configuration.limits.connections) else {
+        guard balance.countConnection(limit: configuration.limits.connections) else {
             metrics.refused &+= 1
             application.report(.connectionRefused)
             return refuse(socket)
         }
-        guard let chosen = balance.choose(from: self) else { return admit(socket, peer) }
+        guard let chosen = balance.chooseWorker(acceptedBy: self) else { return admit(socket, peer) }
         chosen.worker.loop.submit { chosen.worker.admit(socket, peer) }
     }
 
@@ -307,7 +309,7 @@ final class Worker {
         for connection in connections.values { connection.drain() }
     }
 
-    /// Closes the remaining connections, and reports those whose responses are incomplete.
+    /// Closes the remaining connections, and reports the connections whose responses are incomplete.
     private func cutOff() {
         var waiting = 0
         for connection in connections.values {

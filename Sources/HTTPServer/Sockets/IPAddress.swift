@@ -4,8 +4,8 @@ import Glibc
 /// reports it, equals the IPv4 address.
 public struct IPAddress: Sendable, Hashable {
     /// The two halves of the IPv6 address, or of `::ffff:a.b.c.d`.
-    fileprivate let high: UInt64
-    fileprivate let low: UInt64
+    let high: UInt64
+    let low: UInt64
 
     public var isIPv4: Bool { high == 0 && low >> 32 == 0xFFFF }
 
@@ -37,7 +37,7 @@ public struct IPAddress: Sendable, Hashable {
         }
     }
 
-    /// Takes the address of a socket; `nil` for another address family.
+    /// Reads the address from a socket address; `nil` for a family other than IPv4 and IPv6.
     init?(_ storage: sockaddr_storage) {
         switch Int32(storage.ss_family) {
         case AF_INET: self.init(withUnsafeBytes(of: storage) { $0.loadUnaligned(as: sockaddr_in.self).sin_addr })
@@ -58,74 +58,5 @@ extension IPAddress: CustomStringConvertible {
             _ = inet_ntop(AF_INET6, &bytes, &text, socklen_t(text.count))
         }
         return String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
-    }
-}
-
-/// A range of addresses in CIDR notation, such as `10.0.0.0/8`. An address without a prefix length is a range of one.
-public struct AddressRange: Sendable, Equatable {
-    private let first: IPAddress
-    /// The prefix length out of 128 bits; IPv4 addresses have 96 bits before their own.
-    private let length: Int
-
-    /// Parses `10.0.0.0/8`, `2001:db8::/32` or a single address. The bits beyond the prefix length do not matter.
-    public init?(_ text: some StringProtocol) {
-        let parts = text.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
-        guard let address = parts.first.flatMap({ IPAddress($0) }) else { return nil }
-        let skipped = address.isIPv4 && !text.contains(":") ? 96 : 0
-        var length = 128
-        if parts.count > 1 {
-            guard parts[1].utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }),
-                let number = Int(parts[1]), number <= 128 - skipped
-            else { return nil }
-            length = skipped + number
-        }
-        first = address
-        self.length = length
-    }
-
-    /// Whether an address is in the range. IPv4 addresses are in IPv4 ranges only: `::/0` contains none.
-    public func contains(_ address: IPAddress) -> Bool {
-        guard address.isIPv4 == first.isIPv4 else { return false }
-        // Shifting by 64 bits gives an empty mask.
-        let high = ~UInt64(0) << UInt64(max(0, 64 - length))
-        let low = ~UInt64(0) << UInt64(max(0, min(64, 128 - length)))
-        return (address.high ^ first.high) & high == 0 && (address.low ^ first.low) & low == 0
-    }
-}
-
-/// The proxies whose `X-Forwarded-For` is trusted.
-public struct TrustedProxies: Sendable, Equatable {
-    public let ranges: [AddressRange]
-
-    public init(_ ranges: [AddressRange] = []) {
-        self.ranges = ranges
-    }
-
-    /// Returns the client of a request: the last address that is not a trusted proxy. Clients may have forged the
-    /// addresses before it.
-    ///
-    /// - Parameter forwardedFor: the values of `X-Forwarded-For`; each proxy appends the address of its client.
-    public func client(of peer: IPAddress, forwardedFor: String?) -> IPAddress {
-        var client = peer
-        var rest = forwardedFor?[...] ?? ""
-        while !rest.isEmpty, ranges.contains(where: { $0.contains(client) }) {
-            let start = rest.lastIndex(of: ",").map { rest.index(after: $0) } ?? rest.startIndex
-            guard let address = Self.address(rest[start...]) else { break }
-            client = address
-            rest = rest[..<start].dropLast()
-        }
-        return client
-    }
-
-    /// Parses an element of `X-Forwarded-For`. Some proxies append a port: `192.0.2.1:4711`, `[2001:db8::1]:4711`.
-    private static func address(_ element: Substring) -> IPAddress? {
-        var text = element.drop { $0 == " " || $0 == "\t" }
-        while text.last == " " || text.last == "\t" { text.removeLast() }
-        if text.first == "[", let end = text.firstIndex(of: "]") {
-            text = text[text.index(after: text.startIndex)..<end]
-        } else if let colon = text.firstIndex(of: ":"), colon == text.lastIndex(of: ":") {
-            text = text[..<colon]
-        }
-        return IPAddress(text)
     }
 }

@@ -1,14 +1,17 @@
 internal import CSystem
 import Glibc
 
-/// An epoll instance (epoll(7)). Each descriptor is added with a token, which its events carry, so that a stale event
-/// is not mistaken for one of a newer connection with the same descriptor.
+/// An epoll instance (epoll(7)).
+///
+/// Each descriptor is added with a token, and its events carry the token. The kernel reuses descriptors, but no token
+/// is used twice, so an event of a closed connection is not mistaken for one of a newer connection.
 struct Selector {
+    /// The state of a descriptor for which the selector has waited.
     struct Event {
         let token: UInt64
         let isReadable: Bool
         let isWritable: Bool
-        /// Whether nothing can be sent any more.
+        /// Whether the connection is broken: the peer has reset it, or both sides are shut down.
         let hasHungUp: Bool
     }
 
@@ -55,7 +58,7 @@ struct Selector {
             result = buffer.withUnsafeMutableBufferPointer {
                 csystem_epoll_wait(descriptor, $0.baseAddress, Int32($0.count), milliseconds)
             }
-            // Only a wait without a limit is repeated: a repeated limited one could exceed its limit.
+            // An interrupted wait is repeated only if it has no limit. With one, the waits together could exceed it.
         } while result < 0 && errno == EINTR && milliseconds < 0
         if result < 0, errno == EINTR { return 0 }
         guard result >= 0 else { throw SystemError(call: "epoll_wait", code: errno) }

@@ -1,37 +1,42 @@
 internal import CSystem
 import Glibc
 
-/// The descriptor of a non-blocking stream socket. Its owner closes it.
+/// A non-blocking stream socket. The owner must close it.
 struct Socket {
     let descriptor: Int32
 
-    /// The most bytes that one system call receives into the shared buffer.
-    private static let sharedReceiveBytes = 64 * 1024
-    /// The least room that is made for a body before a system call receives more of it.
-    private static let minimumBodyRoom = 16 * 1024
-    /// The most bytes of a body that one system call receives.
+    /// The maximum number of bytes that one system call receives into the buffer of the event loop.
+    private static let loopBufferBytes = 64 * 1024
+    /// The minimum number of bytes for which the input gets memory before a system call receives more of a body.
+    private static let minimumReservedBytes = 16 * 1024
+    /// The maximum number of bytes of a body that one system call receives.
     private static let bodyReceiveBytes = 256 * 1024
 
-    /// Receives what has arrived.
+    /// Receives the bytes that have arrived on a connection, and appends them to its input.
     ///
-    /// Small requests on many connections share one buffer: an empty input is received through `shared` and gets only
-    /// the memory that it needs. A body that takes several calls is received directly.
+    /// An empty input usually gets a whole small request. The bytes are received into the buffer of the event loop and
+    /// then copied, so that thousands of idle connections need no buffers of their own. An input that is not empty
+    /// usually has the beginning of a large body. The rest is received directly into the input, without a copy.
     ///
-    /// - Returns: the number of bytes; 0 at the end of the stream.
-    func receive(into input: inout ByteBuffer, through shared: inout ByteBuffer) throws(SystemError)
+    /// - Parameters:
+    ///   - input: the bytes of the connection that have not been handled.
+    ///   - loopBuffer: an empty buffer, which all connections of an event loop use in turn. It is empty again
+    ///     afterwards.
+    /// - Returns: the number of received bytes, which is 0 at the end of the stream; or that none have arrived.
+    func receive(into input: inout ByteBuffer, through loopBuffer: inout ByteBuffer) throws(SystemError)
         -> SystemCall.Outcome
     {
         guard input.isEmpty else {
-            input.reserve(max(Self.minimumBodyRoom, min(input.count, Self.bodyReceiveBytes)))
+            input.reserve(max(Self.minimumReservedBytes, min(input.count, Self.bodyReceiveBytes)))
             return try receive(into: &input, atMost: Self.bodyReceiveBytes)
         }
-        let outcome = try receive(into: &shared, atMost: Self.sharedReceiveBytes)
-        input.append(shared.readableBytes)
-        shared.consume(shared.count)
+        let outcome = try receive(into: &loopBuffer, atMost: Self.loopBufferBytes)
+        input.append(loopBuffer.readableBytes)
+        loopBuffer.consume(loopBuffer.count)
         return outcome
     }
 
-    /// Receives into the free part of the buffer.
+    /// Receives at most `limit` bytes, as far as the buffer has capacity, and appends them to the buffer.
     private func receive(into buffer: inout ByteBuffer, atMost limit: Int) throws(SystemError) -> SystemCall.Outcome {
         let descriptor = descriptor
         let outcome = try SystemCall.attempt("recv") {
@@ -43,7 +48,9 @@ struct Socket {
         return outcome
     }
 
-    /// Sends as many bytes as the kernel takes.
+    /// Sends as much of the output as the kernel takes, and removes the sent bytes from the output.
+    ///
+    /// - Returns: the number of sent bytes; or that the kernel takes none now.
     func send(_ output: inout OutputQueue) throws(SystemError) -> SystemCall.Outcome {
         var sent = 0
         repeat {
@@ -56,19 +63,21 @@ struct Socket {
         return .done(sent)
     }
 
-    /// Sends as much as one system call can.
+    /// Sends the next pieces of the output with one system call.
     ///
-    /// - Returns: the outcome, and the number of bytes that were offered to the kernel.
+    /// - Returns: the outcome, and the number of bytes that were offered to the kernel. If the kernel takes fewer, its
+    ///   buffer is full.
     private func sendNextPieces(
         _ output: borrowing OutputQueue
     ) throws(SystemError) -> (outcome: SystemCall.Outcome, offered: Int) {
         let descriptor = descriptor
         var offered = 0
         let outcome = try SystemCall.attempt("send") {
-            output.withNextPieces { first, large, last in
-                offered = first.count + large.count + last.count
-                if large.isEmpty { return csystem_send(descriptor, first.baseAddress, UInt(first.count)) }
-                return Self.send([first, large, last], to: descriptor)
+            output.withNextPieces { before, body, after in
+                offered = before.count + body.count + after.count
+                // Without a large body, all bytes are in the first piece.
+                if body.isEmpty { return csystem_send(descriptor, before.baseAddress, UInt(before.count)) }
+                return Self.send([before, body, after], to: descriptor)
             }
         }
         return (outcome, offered)
@@ -87,7 +96,8 @@ struct Socket {
         }
     }
 
-    /// Closes a connection for which there is no room. Sends the response first, as far as the kernel takes it at once.
+    /// Refuses a connection beyond the limit: sends the response, as far as the kernel takes it at once, and closes the
+    /// socket.
     func refuse(with response: inout OutputQueue) {
         _ = try? send(&response)
         finishSending()
@@ -115,7 +125,8 @@ struct Socket {
     }
 }
 
-/// A socket that accepts connections. Each event loop has one; they share the address with `SO_REUSEPORT`.
+/// A socket that accepts connections. Each event loop has one. All of them have the same address, by `SO_REUSEPORT`, so
+/// that the kernel distributes new connections over the event loops.
 struct ListeningSocket {
     let socket: Socket
 
@@ -130,8 +141,10 @@ struct ListeningSocket {
         self.socket = socket
     }
 
-    /// Throws if another process listens on the address, even with `SO_REUSEPORT`: two servers that share a port by
-    /// mistake would each get half of the requests.
+    /// Checks that no other process listens on the address, not even with `SO_REUSEPORT`. Otherwise two servers that
+    /// were started with the same port by mistake would each get half of the requests.
+    ///
+    /// - Throws: ``SystemError`` with `EADDRINUSE` if another process does.
     static func requireFree(_ address: SocketAddress) throws(SystemError) {
         try bound(to: address, shared: false).close()
     }

@@ -33,6 +33,7 @@ public struct SocketAddress: Sendable, CustomStringConvertible {
         self.init(storage: storage, length: first.pointee.ai_addrlen)
     }
 
+    /// Splits `HOST:PORT`, and removes the brackets of an IPv6 host.
     private static func split(_ text: String) throws(SocketAddressError) -> (host: String, port: UInt16) {
         guard let colon = text.lastIndex(of: ":") else {
             throw SocketAddressError(text: text, reason: "the port is missing")
@@ -52,6 +53,7 @@ public struct SocketAddress: Sendable, CustomStringConvertible {
         return (String(host), port)
     }
 
+    /// Passes the address to a system call.
     func withSockaddr<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
         withUnsafeBytes(of: storage) { bytes in
             bytes.withMemoryRebound(to: sockaddr.self) { pointer in
@@ -63,7 +65,7 @@ public struct SocketAddress: Sendable, CustomStringConvertible {
 
     var family: Int32 { Int32(storage.ss_family) }
 
-    /// Whether only this host can reach it (127.0.0.0/8 or ::1).
+    /// Whether only programs on this host can reach the address (127.0.0.0/8 or ::1).
     public var isLoopback: Bool {
         withUnsafeBytes(of: storage) { bytes in
             switch family {
@@ -100,9 +102,10 @@ public struct SocketAddress: Sendable, CustomStringConvertible {
 
 /// A listen address that cannot be used.
 public struct SocketAddressError: Error, Sendable, CustomStringConvertible {
+    /// The address as it was given.
     public let text: String
     public let reason: String
-    /// Whether the host may be found later, because no name server responds now.
+    /// Whether a later attempt may succeed: no name server responds now.
     public var isTemporary = false
 
     public var description: String { "the address to listen on must be HOST:PORT; got '\(text)': \(reason)" }

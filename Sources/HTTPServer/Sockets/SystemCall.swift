@@ -3,8 +3,11 @@ import Glibc
 /// Runs system calls: retries interrupted ones, returns "would block" as a value, throws other errors, and traps on a
 /// bad descriptor, which only a bug here can cause.
 enum SystemCall {
+    /// The outcome of a system call on a non-blocking descriptor.
     enum Outcome {
+        /// The call has succeeded with this result, such as a number of bytes.
         case done(Int)
+        /// The call could not be performed without blocking.
         case wouldBlock
     }
 

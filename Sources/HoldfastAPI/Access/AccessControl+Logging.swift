@@ -1,11 +1,12 @@
 import HTTPServer
 
-/// Keeps credentials out of the log. Callers sometimes send a secret in the wrong place, such as the URL, which logs
-/// quote.
+/// Keeps credentials out of the log. Logs quote URLs, and callers sometimes send a secret in a URL by mistake.
 ///
-/// Three kinds of secrets are hidden: the client key in a path of GrowthBook, for example `/sub/(hidden)`; the value of
-/// a query parameter that usually has a secret, for example `?token=(hidden)`; and any text with the secret of a token,
-/// which is hidden as a whole.
+/// Three kinds of secrets are hidden:
+///
+/// - The client key in a path of GrowthBook: `/sub/(hidden)`.
+/// - The value of a query parameter that usually has a secret: `?token=(hidden)`.
+/// - The secret of a token anywhere else. The whole text is then hidden.
 extension AccessControl {
     /// The query parameters in which callers send secrets, or in which an identity provider returns its code.
     private static let secretParameters: Set<String> = [
@@ -31,8 +32,8 @@ extension AccessControl {
     private func hasSecret(_ text: String) -> Bool {
         let decoded = Array(text.utf8).withUnsafeBytes { PercentDecoding.decode($0) }
         let forms = [text, decoded ?? text]
-        return tokens.contains { token in forms.contains(where: token.isContained) }
-            || identity != nil && forms.contains { $0.contains(IdentityProvider.tokenPrefix) }
+        if tokens.contains(where: { token in forms.contains(where: token.isContained) }) { return true }
+        return identity != nil && forms.contains { $0.contains(IdentityProvider.tokenPrefix) }
     }
 
     /// Hides the client key of a path. The key may be one of another server, so it need not be known here.

@@ -19,7 +19,7 @@ public final class AccessControl: Sendable {
     private let consoleSignIn = Mutex<SignIn?>(nil)
     /// Whether a change of running experiments requires the approval of a second person.
     let needsApproval: Bool
-    /// The number of people that such a change requires.
+    /// The number of people that a change of running experiments requires.
     var approvals: Int64 { needsApproval ? 2 : 1 }
 
     /// - Parameter approvals: the number of people that a change of running experiments requires: 1 or 2.
@@ -53,8 +53,8 @@ public final class AccessControl: Sendable {
         return former
     }
 
-    /// Why the token file could not be read again, without details, so that older tokens are still active; `nil` after
-    /// a successful read.
+    /// Why the last reading of the token file failed, without details; `nil` if it succeeded. After a failure the
+    /// former tokens stay active.
     public var reloadFailure: String? {
         get { tokenFileFailure.withLock { $0 } }
         set { tokenFileFailure.withLock { $0 = newValue } }

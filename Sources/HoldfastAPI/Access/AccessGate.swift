@@ -45,66 +45,69 @@ final class AccessGate {
                 if let refusal = localAccess.refusal(of: request, to: route) { throw AccessRefusal(refusal) }
                 return admission(by: nil, to: scope)
             }
-            return try admit(
-                secret: credential(), to: scope, onBehalfOf: request.field(OnBehalfOf.fieldName))
+            return try admitHolder(
+                ofSecret: credential(), to: scope, onBehalfOf: request.field(OnBehalfOf.fieldName))
         } catch {
             refusals.record(error, path: request.path, method: request.method, of: RequestOrigin(request))
             throw error
         }
     }
 
-    /// Admits the caller of an operation within a request, such as one of a batch.
+    /// Admits the caller of one operation of a batch.
     ///
     /// - Throws: 401 or 403, after logging the refusal.
-    func admit(
+    func admitOperation(
         secret: Substring?, to scope: APIRoute.Scope, path: String, method: Method, of origin: RequestOrigin
     ) throws(AccessRefusal) -> Admission {
         refresh()
         guard !isOpen else { return admission(by: nil, to: scope) }
         do throws(AccessRefusal) {
-            return try admit(secret: secret, to: scope)
+            return try admitHolder(ofSecret: secret, to: scope)
         } catch {
             refusals.record(error, path: path, method: method, of: origin)
             throw error
         }
     }
 
-    /// Admits the caller with a secret, or the caller of an edge with this secret.
+    /// Admits the holder of a secret. If the holder is an edge, admits the edge's caller, if the request names one.
     ///
     /// - Parameter onBehalfOf: the header field with the edge's caller; `nil` if the request has none.
-    private func admit(
-        secret: Substring?, to scope: APIRoute.Scope, onBehalfOf: @autoclosure () -> String? = nil
+    private func admitHolder(
+        ofSecret secret: Substring?, to scope: APIRoute.Scope, onBehalfOf: @autoclosure () -> String? = nil
     ) throws(AccessRefusal) -> Admission {
         guard let secret else {
             throw AccessRefusal(
                 unauthorized("a token is required; send 'Authorization: Bearer SECRET' or 'X-API-Key: SECRET'"))
         }
-        let found = try token(withSecret: secret)
-        if let expiry = found.expiresAt, found.hasExpired {
+        let token = try findToken(withSecret: secret)
+        if let expiry = token.expiresAt, token.hasExpired {
             let detail =
-                "the secret must not have expired; this one of the token '\(found.name)' expired at \(expiry.rfc3339)"
-            throw AccessRefusal(unauthorized(detail, error: "invalid_token"), token: found)
+                "the secret must not have expired; this one of the token '\(token.name)' expired at \(expiry.rfc3339)"
+            throw AccessRefusal(unauthorized(detail, error: "invalid_token"), token: token)
         }
-        if found.scope == .edge, let text = onBehalfOf() {
+        if token.scope == .edge, let text = onBehalfOf() {
             guard let caller = OnBehalfOf(text) else {
-                throw AccessRefusal(Problem(.badRequest, OnBehalfOf.rule), token: found)
+                throw AccessRefusal(Problem(.badRequest, OnBehalfOf.rule), token: token)
             }
-            found.noteUse()
-            return try admit(Token(caller, of: found), to: scope)
+            token.noteUse()
+            return try admission(checking: Token(caller, of: token), for: scope)
         }
-        let admission = try admit(found, to: scope)
-        found.noteUse()
+        let admission = try admission(checking: token, for: scope)
+        token.noteUse()
         return admission
     }
 
+    /// Returns the admission of a token's holder.
+    ///
     /// - Throws: 403 if the token's scope or projects are not sufficient.
-    private func admit(_ token: Token, to scope: APIRoute.Scope) throws(AccessRefusal) -> Admission {
+    private func admission(checking token: Token, for scope: APIRoute.Scope) throws(AccessRefusal) -> Admission {
         guard scope.admits(token) else {
             throw AccessRefusal(Problem(.forbidden, scope.refusal(of: token)), token: token)
         }
         return admission(by: token, to: scope)
     }
 
+    /// - Parameter token: the token that is sufficient; `nil` if none is required.
     private func admission(by token: Token?, to scope: APIRoute.Scope) -> Admission {
         Admission(token: token, scope: scope, control: control, generation: generation, approval: approval)
     }
@@ -115,7 +118,7 @@ final class AccessGate {
     ///
     /// - Throws: 401 if the secret is unknown or a signed token is invalid; 503 while the keys of the identity provider
     ///   are being fetched.
-    private func token(withSecret secret: Substring) throws(AccessRefusal) -> Token {
+    private func findToken(withSecret secret: Substring) throws(AccessRefusal) -> Token {
         var found: Token?
         // Compares with all tokens, so that the time does not reveal the position of the right one.
         for token in tokens where token.hasSecret(secret.utf8) { found = token }
@@ -134,7 +137,8 @@ final class AccessGate {
         }
     }
 
-    /// Returns the secret of the token that made the ticket; `nil` if there is none, or the ticket has expired.
+    /// Returns the secret of the token for which a ticket was made; `nil` if no token has made the ticket, or if the
+    /// ticket has expired.
     func secret(ofTicket ticket: String) -> Substring? {
         refresh()
         let now = systemWallClock()
@@ -183,14 +187,15 @@ struct Admission: Sendable {
     let token: Token?
     let scope: APIRoute.Scope
     let control: AccessControl
-    /// The generation of the tokens that were searched.
+    /// The generation of ``AccessControl`` in which the token was found.
     let generation: UInt64
     /// The approval by which the request makes a proposed change; `nil` for other requests.
     let approval: Approval?
 
     static let revoked = Problem(.unauthorized, "the token is no longer valid")
 
-    /// Whether the request would still be admitted.
+    /// Whether the request would still be admitted: the token has not expired, and no replacement of the tokens or of
+    /// the identity provider has removed or restricted it.
     var isValid: Bool {
         if let token, token.hasExpired { return false }
         guard control.currentGeneration != generation, scope != .none else { return true }

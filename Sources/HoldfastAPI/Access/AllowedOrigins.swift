@@ -108,7 +108,7 @@ enum CrossOriginPreflight {
     /// Lists methods for a header field. The server also responds to `OPTIONS`, and to `HEAD` where there is a `GET`.
     private static func list(_ methods: [Method]) -> String {
         let served = Method.allCases.filter {
-            methods.contains($0) || $0 == .options || $0 == .head && methods.contains(.get)
+            methods.contains($0) || $0 == .options || ($0 == .head && methods.contains(.get))
         }
         return served.map(\.name.description).joined(separator: ", ")
     }

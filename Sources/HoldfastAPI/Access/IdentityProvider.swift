@@ -1,4 +1,3 @@
-import CCrypto
 import Chronology
 import HTTPServer
 import HoldfastCore
@@ -26,7 +25,7 @@ public struct IdentityProvider: Sendable {
         public init() {}
     }
 
-    /// Maps a value of the claim to a scope and to projects.
+    /// Maps a value of ``Settings/scopesClaim`` to a scope and to projects.
     struct ScopeRule: Sendable, Equatable {
         let scope: Token.Scope
         let value: String
@@ -66,8 +65,8 @@ public struct IdentityProvider: Sendable {
 
     /// Verifies a token (RFC 7515 §5.2, RFC 7519 §7.2, RFC 8725).
     ///
-    /// - Parameter isTaken: returns whether another holder has the name. Such tokens are refused, because the audit log
-    ///   could not distinguish the holders.
+    /// - Parameter isTaken: returns whether a token of the token file has the name. A signed token with the same name
+    ///   is refused, because the audit log could not distinguish the two.
     /// - Throws: 401 with the reason.
     func token(_ text: Substring, at now: Instant, isTaken: (String) -> Bool) throws(Problem) -> Token {
         guard text.utf8.count <= Self.longestToken else {
@@ -95,7 +94,8 @@ public struct IdentityProvider: Sendable {
             person: Token.Person(publicKey: key.publicKey, rule: rule, subject: signed.claims["sub"]?.string))
     }
 
-    /// Whether a token that was accepted before would also be accepted with the current keys and rules.
+    /// Whether the token of a person, which was accepted before, would also be accepted with the current keys and
+    /// rules.
     func admits(_ person: Token.Person) -> Bool {
         keys.contains { $0.publicKey == person.publicKey } && rules.contains(person.rule)
     }
@@ -105,8 +105,10 @@ public struct IdentityProvider: Sendable {
     /// Whether there are no keys yet.
     var lacksKeys: Bool { keys.isEmpty }
 
-    /// Whether a refused token may be valid by keys that the provider has published since the keys were fetched: it is
-    /// of this issuer, and no known key has its `kid`, or verifies it if it has no `kid`.
+    /// Whether a refused token may be valid with keys that the provider has published since the last fetch.
+    ///
+    /// The token must be of this issuer. If it has a `kid`, no known key must have this `kid`. If it has none, no known
+    /// key must verify the token.
     func mayNeedNewerKeys(_ text: Substring) -> Bool {
         guard text.utf8.count <= Self.longestToken, let signed = SignedToken(text),
             let algorithm = signed.header["alg"]?.string.flatMap(JSONWebKey.Algorithm.init),
@@ -179,6 +181,7 @@ public struct IdentityProvider: Sendable {
         return expiry + Self.leeway
     }
 
+    /// Returns the name of the person. It must be a single word, like the names in the token file.
     private func name(in claims: JSONObject) throws(Problem) -> String {
         guard let name = claims[settings.nameClaim]?.string, (1...255).contains(name.utf8.count),
             !name.contains(where: \.isWhitespace), name.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F }),
@@ -231,60 +234,5 @@ private struct SignedToken {
     private static func object(_ part: some Sequence<UInt8>) -> JSONObject? {
         guard let bytes = Base64URL.decode(part) else { return nil }
         return try? JSONParser(maximumDepth: 16, duplicateKeys: .refused).parse(bytes).object
-    }
-}
-
-/// The signed tokens that one event loop has verified, by their hashes, so that not every request has to verify a
-/// signature. Refused tokens are not kept. ``AccessGate`` clears it when the keys or the map of scopes are replaced.
-struct VerifiedTokens {
-    /// The SHA-256 hash of a token.
-    private struct Digest: Hashable {
-        var words: (UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0)
-
-        /// - Returns: `nil` if OpenSSL cannot hash.
-        init?(of text: Substring) {
-            let bytes = Array(text.utf8)
-            let isHashed = bytes.withUnsafeBytes { bytes in
-                withUnsafeMutableBytes(of: &words) { words in
-                    EVP_Digest(
-                        bytes.baseAddress, bytes.count,
-                        words.baseAddress?.assumingMemoryBound(to: UInt8.self), nil, EVP_sha256(), nil) == 1
-                }
-            }
-            if !isHashed { return nil }
-        }
-
-        static func == (left: Digest, right: Digest) -> Bool { left.words == right.words }
-
-        // One word of a cryptographic hash is enough to distribute the tokens.
-        func hash(into hasher: inout Hasher) {
-            hasher.combine(words.0)
-        }
-    }
-
-    private var tokens: [Digest: Token] = [:]
-    /// The maximum number of tokens. At the limit expired tokens are removed, or else all.
-    private static let limit = 1_024
-
-    mutating func removeAll() {
-        tokens.removeAll()
-    }
-
-    /// Returns the verified token. The signature is verified only the first time.
-    mutating func token(
-        _ text: Substring, by provider: IdentityProvider, isTaken: (String) -> Bool
-    ) throws(Problem) -> Token {
-        let digest = Digest(of: text)
-        if let digest, let known = tokens[digest] {
-            if !known.hasExpired { return known }
-            tokens[digest] = nil
-        }
-        let token = try provider.token(text, at: systemWallClock(), isTaken: isTaken)
-        if let digest {
-            if tokens.count >= Self.limit { tokens = tokens.filter { !$0.value.hasExpired } }
-            if tokens.count >= Self.limit { tokens.removeAll() }
-            tokens[digest] = token
-        }
-        return token
     }
 }

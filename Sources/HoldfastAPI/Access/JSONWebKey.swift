@@ -7,6 +7,7 @@ import JSON
 /// A key set has the numbers of a key in JSON. OpenSSL reads keys and signatures in DER, so each key is encoded as
 /// SubjectPublicKeyInfo when it is parsed.
 struct JSONWebKey: Sendable {
+    /// The signature algorithm, by its name in JWS.
     enum Algorithm: String, CaseIterable {
         case rs256 = "RS256"
         case es256 = "ES256"
@@ -42,7 +43,7 @@ struct JSONWebKey: Sendable {
         for (index, element) in list.enumerated() {
             do throws(IdentityFileError) {
                 guard let object = element.object else { throw IdentityFileError("keys/\(index) must be an object") }
-                if let key = try JSONWebKey(object, "keys/\(index)") { keys.append(key) }
+                if let key = try JSONWebKey(Members(object: object, place: "keys/\(index)")) { keys.append(key) }
             } catch {
                 fault = fault ?? error
             }
@@ -54,53 +55,76 @@ struct JSONWebKey: Sendable {
         return keys
     }
 
-    /// - Parameter place: the place of the key in the set, for errors.
-    /// - Returns: `nil` for a key with another purpose or algorithm.
-    private init?(_ object: JSONObject, _ place: String) throws(IdentityFileError) {
+    /// The members of a key in a key set.
+    private struct Members {
+        let object: JSONObject
+        /// The place of the key in the set, for errors.
+        let place: String
+
         func bytes(_ name: String) throws(IdentityFileError) -> [UInt8] {
             guard let text = object[name]?.string, let bytes = Base64URL.decode(text.utf8) else {
                 throw IdentityFileError("\(place)/\(name) must be base64url without padding")
             }
             return bytes
         }
+    }
+
+    /// - Returns: `nil` for a key with another purpose or algorithm.
+    private init?(_ members: Members) throws(IdentityFileError) {
+        let object = members.object
         if let use = object["use"], use != "sig" { return nil }
         if let operations = object["key_ops"]?.array, !operations.contains("verify") { return nil }
         switch (object["kty"]?.string, object["crv"]?.string) {
         case ("RSA", _):
-            let modulus = try bytes("n").drop { $0 == 0 }
-            let exponent = try bytes("e").drop { $0 == 0 }
-            guard Self.modulusLengths.contains(modulus.count) else {
-                throw IdentityFileError("\(place)/n must have 2048 to 8192 bits; got \(modulus.count * 8)")
-            }
-            guard (1...8).contains(exponent.count), exponent.last.map({ $0 & 1 }) == 1, Array(exponent) != [1] else {
-                throw IdentityFileError("\(place)/e must be an odd number from 3 to 2^64")
-            }
             algorithm = .rs256
-            publicKey = DER.publicKey(
-                DER.rsa, DER.sequence(DER.integer(Array(modulus)) + DER.integer(Array(exponent))))
+            publicKey = try Self.rsaKey(members)
         case ("EC", "P-256"):
-            let x = try bytes("x")
-            let y = try bytes("y")
-            guard x.count == Self.numberLength, y.count == Self.numberLength else {
-                throw IdentityFileError("\(place)/x and y must have 32 bytes each")
-            }
             algorithm = .es256
-            publicKey = DER.publicKey(DER.p256, DER.uncompressedPoint(x, y))
+            publicKey = try Self.p256Key(members)
         case ("OKP", "Ed25519"):
-            let x = try bytes("x")
-            guard x.count == Self.numberLength else {
-                throw IdentityFileError("\(place)/x must have 32 bytes; got \(x.count)")
-            }
             algorithm = .edDSA
-            publicKey = DER.publicKey(DER.ed25519, x)
+            publicKey = try Self.ed25519Key(members)
         default: return nil
         }
         if let named = object["alg"], named.string != algorithm.rawValue { return nil }
         id = object["kid"]?.string
         // OpenSSL refuses invalid keys, for example a point that is not on the curve.
         guard withKey({ _ in true }) == true else {
-            throw IdentityFileError("\(place) must be a valid public key; it is not")
+            throw IdentityFileError("\(members.place) must be a valid public key; it is not")
         }
+    }
+
+    /// Encodes a key of RFC 7518 §6.3.1.
+    private static func rsaKey(_ members: Members) throws(IdentityFileError) -> [UInt8] {
+        let modulus = try members.bytes("n").drop { $0 == 0 }
+        let exponent = try members.bytes("e").drop { $0 == 0 }
+        guard modulusLengths.contains(modulus.count) else {
+            throw IdentityFileError("\(members.place)/n must have 2048 to 8192 bits; got \(modulus.count * 8)")
+        }
+        let isOdd = exponent.last.map { $0 & 1 } == 1
+        guard (1...8).contains(exponent.count), isOdd, Array(exponent) != [1] else {
+            throw IdentityFileError("\(members.place)/e must be an odd number from 3 to 2^64")
+        }
+        return DER.publicKey(DER.rsa, DER.sequence(DER.integer(Array(modulus)) + DER.integer(Array(exponent))))
+    }
+
+    /// Encodes a key of RFC 7518 §6.2.1.
+    private static func p256Key(_ members: Members) throws(IdentityFileError) -> [UInt8] {
+        let x = try members.bytes("x")
+        let y = try members.bytes("y")
+        guard x.count == numberLength, y.count == numberLength else {
+            throw IdentityFileError("\(members.place)/x and y must have 32 bytes each")
+        }
+        return DER.publicKey(DER.p256, DER.uncompressedPoint(x, y))
+    }
+
+    /// Encodes a key of RFC 8037 §2.
+    private static func ed25519Key(_ members: Members) throws(IdentityFileError) -> [UInt8] {
+        let x = try members.bytes("x")
+        guard x.count == numberLength else {
+            throw IdentityFileError("\(members.place)/x must have 32 bytes; got \(x.count)")
+        }
+        return DER.publicKey(DER.ed25519, x)
     }
 
     /// Whether a signature in the format of JWS (RFC 7515) is a valid signature of a message by this key.
@@ -144,53 +168,5 @@ public struct IdentityFileError: Error, CustomStringConvertible {
 
     init(_ description: String) {
         self.description = description
-    }
-}
-
-/// The few forms of the Distinguished Encoding Rules (X.690) that public keys and signatures need.
-private enum DER {
-    /// The algorithm `rsaEncryption` (1.2.840.113549.1.1.1), with its parameter NULL (RFC 3279 §2.3.1).
-    static let rsa: [UInt8] = [0x06, 0x09, 0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 0x01, 0x05, 0x00]
-    /// The algorithm `id-ecPublicKey` (1.2.840.10045.2.1), with the curve P-256 (1.2.840.10045.3.1.7; RFC 5480 §2.1.1).
-    static let p256: [UInt8] = [
-        0x06, 0x07, 0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x02, 0x01, 0x06, 0x08, 0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x03, 0x01,
-        0x07,
-    ]
-    /// The algorithm `id-Ed25519` (1.3.101.112), without parameters (RFC 8410 §3).
-    static let ed25519: [UInt8] = [0x06, 0x03, 0x2B, 0x65, 0x70]
-
-    private static let integerTag: UInt8 = 0x02
-    private static let bitStringTag: UInt8 = 0x03
-    private static let sequenceTag: UInt8 = 0x30
-
-    /// Encodes a SubjectPublicKeyInfo.
-    ///
-    /// - Parameter algorithm: the object identifiers and parameters of the algorithm.
-    static func publicKey(_ algorithm: [UInt8], _ key: [UInt8]) -> [UInt8] {
-        // A bit string begins with the number of unused bits.
-        sequence(sequence(algorithm) + value(bitStringTag, [0] + key))
-    }
-
-    /// Encodes a point of an elliptic curve, which the byte 4 marks as uncompressed (SEC 1 §2.3.3).
-    static func uncompressedPoint(_ x: [UInt8], _ y: [UInt8]) -> [UInt8] { [4] + x + y }
-
-    static func sequence(_ content: [UInt8]) -> [UInt8] { value(sequenceTag, content) }
-
-    /// Encodes a non-negative integer from its big-endian bytes.
-    static func integer(_ bytes: [UInt8]) -> [UInt8] {
-        let digits = bytes.drop { $0 == 0 }
-        // A first byte with the highest bit would make the integer negative. Zero is one byte.
-        let needsZero = digits.first.map { $0 > 0x7F } ?? true
-        return value(integerTag, (needsZero ? [0] : []) + digits)
-    }
-
-    /// Encodes a tag, the length of the content in one to three bytes, and the content.
-    private static func value(_ tag: UInt8, _ content: [UInt8]) -> [UInt8] {
-        let count = content.count
-        switch count {
-        case ..<0x80: return [tag, UInt8(count)] + content
-        case ..<0x100: return [tag, 0x81, UInt8(count)] + content
-        default: return [tag, 0x82, UInt8(truncatingIfNeeded: count >> 8), UInt8(truncatingIfNeeded: count)] + content
-        }
     }
 }

@@ -22,7 +22,7 @@ struct LocalAccess: Sendable {
                 "without access tokens `Host` must be localhost, an IP address, or a name in --allowed-hosts; got "
                     + "'\(host.shortened(to: 255))'")
         }
-        guard route.changesState ?? !route.method.isSafe, request.field("sec-fetch-site") == "cross-site" else {
+        guard route.mayChangeState, request.field("sec-fetch-site") == "cross-site" else {
             return nil
         }
         // Pages of the origins that the operator has listed may call client routes.

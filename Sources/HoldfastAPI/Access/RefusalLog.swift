@@ -8,8 +8,9 @@ internal import Synchronization
 /// Logs requests that ``AccessGate`` refused: at most 10 lines per second, because peers decide how many refusals there
 /// are. Further refusals are only counted, and the count is logged a second later.
 public final class RefusalLog: Sendable {
+    /// The counts of the current second.
     private struct State {
-        /// The end of the second in which ``lines`` were written.
+        /// The end of the second in which ``lines`` are counted.
         var end = ContinuousClock.now
         var lines = 0
         /// The number of refusals that were not logged since the last ``RefusalLog/flush()``.
@@ -62,9 +63,10 @@ public final class RefusalLog: Sendable {
             "further requests without permission were refused", metadata: ["left_out": .stringConvertible(leftOut)])
     }
 
-    /// Takes one of the lines of the current second. The first refusal without a line schedules a ``flush()``.
+    /// Takes one of the log lines that may be written in the current second. The first refusal without a line schedules
+    /// a ``flush()``.
     ///
-    /// - Returns: whether there was a line left.
+    /// - Returns: whether a line was left.
     private func takeLine() -> Bool {
         let (mayWrite, isFirstLeftOut) = state.withLock { state in
             let now = ContinuousClock.now

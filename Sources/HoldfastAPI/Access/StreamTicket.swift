@@ -29,7 +29,7 @@ struct StreamTicket {
         self.expiry = expiry
         let code = token.authenticationCode(for: Array("stream of changes until \(expiry)".utf8))
         let digits = Array("0123456789abcdef".utf8)
-        let text = code.prefix(Self.codeBytes).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
+        let text = code.prefix(Self.codeBytes).flatMap { byte in [digits[Int(byte >> 4)], digits[Int(byte & 15)]] }
         self.code = String(decoding: text, as: UTF8.self)
     }
 
@@ -40,12 +40,6 @@ struct StreamTicket {
         guard let end = text.firstIndex(of: "."), let expiry = Int64(text[..<end]), expiry > now.secondsSince1970 else {
             return false
         }
-        let expected = Array(StreamTicket(for: token, expiry: expiry).text.utf8)
-        let given = Array(text.utf8)
-        guard expected.count == given.count else { return false }
-        // Compares in constant time.
-        var difference: UInt8 = 0
-        for (left, right) in zip(expected, given) { difference |= left ^ right }
-        return difference == 0
+        return ConstantTime.areEqual(StreamTicket(for: token, expiry: expiry).text.utf8, text.utf8)
     }
 }

@@ -1,4 +1,3 @@
-import CCrypto
 import Chronology
 import Glibc
 import HoldfastCore
@@ -19,12 +18,12 @@ public final class Token: Sendable {
     /// - `client` may be shipped in an app or page. It only allows to evaluate, to report exposures and goals, and to
     ///   set attributes.
     /// - `write` includes `client` and `read`.
-    /// - `attributes` includes `read`, but neither of `attributes` and `write` includes the other, so that an app
+    /// - `attributes` includes `read`, but not `write`. `write` does not include `attributes` either, so that an app
     ///   cannot read the attributes that it sets.
-    /// - `edge` allows what an edge needs: a server that keeps a copy of this server's data.
-    /// - `definitions`, `export` and `metrics` are for programs that read one of these. They do not allow to read a
-    ///   single user.
-    /// - `admin` includes all.
+    /// - `edge` is for an edge: a server that keeps a copy of this server's data.
+    /// - `definitions`, `export` and `metrics` are for programs that read only definitions, exports or metrics. They do
+    ///   not allow to read a single user.
+    /// - `admin` includes all other scopes.
     public enum Scope: String, Sendable, CaseIterable {
         case client, read, write, attributes, definitions, export, metrics, edge, admin
 
@@ -41,11 +40,12 @@ public final class Token: Sendable {
         init?(name: Substring) { self.init(rawValue: String(name)) }
     }
 
-    /// The claims that have admitted a person. They are checked again after a change of the keys or of the map of
-    /// scopes.
+    /// The reasons for which a person was admitted. ``IdentityProvider/admits(_:)`` checks them again after a change of
+    /// the keys or of the map of scopes.
     struct Person: Sendable {
         /// The key that verified the signature.
         let publicKey: [UInt8]
+        /// The rule that maps a claim of the person to the scope.
         let rule: IdentityProvider.ScopeRule
         /// The claim `sub`.
         let subject: String?
@@ -110,14 +110,10 @@ public final class Token: Sendable {
 
     // MARK: The secret
 
-    /// Whether this token has a secret. Compares secrets of equal length in constant time.
-    func hasSecret(_ candidate: some Collection<UInt8>) -> Bool {
-        guard candidate.count == secret.count else { return false }
-        var difference: UInt8 = 0
-        for (left, right) in zip(secret, candidate) { difference |= left ^ right }
-        return difference == 0
-    }
+    /// Whether a candidate equals the secret of this token.
+    func hasSecret(_ candidate: some Collection<UInt8>) -> Bool { ConstantTime.areEqual(secret, candidate) }
 
+    /// Whether another token has the same secret.
     func hasSecret(of other: Token) -> Bool { hasSecret(other.secret) }
 
     /// Returns the HMAC-SHA-256 of a message with the secret as key.
@@ -142,12 +138,12 @@ public final class Token: Sendable {
         if lastUse.load(ordering: .relaxed) != now { lastUse.store(now, ordering: .relaxed) }
     }
 
-    /// Copies the last use from the same token before the token file was read again.
+    /// Copies the last use from the former object of this token, which a new reading of the token file replaces.
     func inheritUse(of former: Token) {
         lastUse.store(former.lastUse.load(ordering: .relaxed), ordering: .relaxed)
     }
 
-    /// When a request was admitted last, to the second; `nil` if none was since the start of the process.
+    /// When a request was last admitted, to the second; `nil` if none was admitted since the start of the process.
     var lastUsedAt: Instant? {
         let seconds = lastUse.load(ordering: .relaxed)
         return seconds == 0 ? nil : Instant(secondsSince1970: seconds)
@@ -168,26 +164,5 @@ extension Token {
         if let keys = projects.sdkKeys { description["projects"] = .array(keys.map { .string($0) }) }
         if let expiresAt { description["expires_at"] = .string(expiresAt.rfc3339) }
         return description
-    }
-}
-
-/// OpenSSL's library, which is loaded when it is first needed. Signed tokens, tickets and signatures need it.
-public enum CryptographyLibrary {
-    /// Whether the library can be loaded.
-    public static var isInstalled: Bool { crypto_is_available() == 1 }
-}
-
-/// Message authentication by HMAC with SHA-256 (RFC 2104).
-enum HMACSHA256 {
-    /// Returns the 32 bytes of the code, or random bytes if the code cannot be computed.
-    static func code(of message: [UInt8], key: [UInt8]) -> [UInt8] {
-        var code = [UInt8](repeating: 0, count: 32)
-        if crypto_is_available() == 0
-            || HMAC(EVP_sha256(), key, Int32(clamping: key.count), message, message.count, &code, nil) == nil
-        {
-            // The library may be missing, or a system policy may refuse the key. A random code never matches.
-            for index in code.indices { code[index] = .random(in: 0...255) }
-        }
-        return code
     }
 }

@@ -87,9 +87,11 @@ extension Token {
         return rules
     }
 
-    /// A line that is neither empty nor a comment, as its words, of which there is at least one.
+    /// A line that is neither empty nor a comment.
     private struct Line {
+        /// The number of the line in the file, from 1.
         let number: Int
+        /// The words of the line, at least one.
         let words: [Substring]
 
         func fault(_ reason: String) -> TokenFileError { TokenFileError(line: number, reason: reason) }
@@ -107,36 +109,38 @@ extension Token {
 
     /// The optional words at the end of a line, each of which may occur once.
     private struct Properties {
-        private var expires: Substring?
-        private var bound: Substring?
+        /// The value of `expires`.
+        private var expiryText: Substring?
+        /// The value of `projects`.
+        private var projectList: Substring?
 
         /// - Returns: `nil` if a property is unknown, or occurs twice.
         init?(_ words: ArraySlice<Substring>) {
             for word in words {
-                if expires == nil, word.hasPrefix("expires=") {
-                    expires = word.dropFirst("expires=".count)
-                } else if bound == nil, word.hasPrefix("projects=") {
-                    bound = word.dropFirst("projects=".count)
+                if expiryText == nil, word.hasPrefix("expires=") {
+                    expiryText = word.dropFirst("expires=".count)
+                } else if projectList == nil, word.hasPrefix("projects=") {
+                    projectList = word.dropFirst("projects=".count)
                 } else {
                     return nil
                 }
             }
         }
 
-        /// Returns the time of `expires`: an RFC 3339 time, or a date, which stands for its first moment in UTC. `nil`
-        /// if the line has no `expires`.
+        /// Returns the time of `expires`; `nil` if the line has no `expires`. A date stands for its first moment in
+        /// UTC.
         func expiry(on line: Line) throws(TokenFileError) -> Instant? {
-            guard let text = expires else { return nil }
+            guard let text = expiryText else { return nil }
             guard let time = Instant(rfc3339: text.contains("T") ? String(text) : text + "T00:00:00Z") else {
                 throw line.fault("DATE in expires=DATE must be like 2026-12-31 or 2026-12-31T18:00:00Z")
             }
             return time
         }
 
-        /// Returns the projects of `projects`; all if the line has no `projects`.
+        /// Returns the projects that `projects` lists; all projects if the line has no `projects`.
         func projects(on line: Line) throws(TokenFileError) -> ProjectAccess {
-            guard let bound else { return .all }
-            let keys = bound.split(separator: ",", omittingEmptySubsequences: false).map(String.init)
+            guard let projectList else { return .all }
+            let keys = projectList.split(separator: ",", omittingEmptySubsequences: false).map(String.init)
             guard keys.allSatisfy({ (try? SDKKey.check($0)) != nil }) else {
                 throw line.fault("projects=KEY,KEY must have SDK keys, separated by commas")
             }

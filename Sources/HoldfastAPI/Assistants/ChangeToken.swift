@@ -3,8 +3,8 @@ import Chronology
 import HTTPServer
 import JSON
 
-/// A token that permits exactly the change that a preview has shown. It has the request of the change, the version that
-/// the request changes, the caller, and an expiry.
+/// A token that permits exactly the change that a preview has shown. It consists of the request that makes the change,
+/// a condition on the version to change, the name of the caller, and an expiry.
 ///
 /// As text, a token is the payload and its code (HMAC-SHA-256), `BASE64URL.BASE64URL`. The key of the code is the
 /// caller's own secret, so every process that admits the caller accepts the token, and no other caller can use it.
@@ -36,7 +36,7 @@ struct ChangeToken {
         self.expiry = expiry
     }
 
-    /// Returns the token as text, with a code of the key.
+    /// Returns the token as text, with a code that the key authenticates.
     func text(key: [UInt8]) -> String {
         let query = query.map { JSONValue.array([.string($0.name), .string($0.value)]) }
         let condition = condition.map { JSONValue.array([.string($0.name), .string($0.value)]) }
@@ -57,7 +57,7 @@ struct ChangeToken {
         guard parts.count == 2, let payload = Base64URL.decode(parts[0]), let given = Base64URL.decode(parts[1]) else {
             return nil
         }
-        guard Self.areEqual(given, Self.code(of: payload, key)),
+        guard ConstantTime.areEqual(given, Self.code(of: payload, key)),
             let content = try? JSONParser().parse(payload).object, let path = content["path"]?.string,
             let body = content["body"]?.string, let author = content["author"]?.string,
             let expiry = content["expiry"]?.integer
@@ -68,20 +68,13 @@ struct ChangeToken {
             author: author, expiry: Instant(secondsSince1970: expiry))
     }
 
+    /// Parses `[NAME, VALUE]`.
     private static func pair(_ value: JSONValue?) -> (name: String, value: String)? {
         guard let texts = value?.array?.compactMap(\.string), texts.count == 2 else { return nil }
         return (texts[0], texts[1])
     }
 
-    /// Compares two codes in a time that does not depend on their content, so that a caller cannot find a code byte by
-    /// byte.
-    private static func areEqual(_ given: [UInt8], _ expected: [UInt8]) -> Bool {
-        guard given.count == expected.count else { return false }
-        var difference: UInt8 = 0
-        for (left, right) in zip(given, expected) { difference |= left ^ right }
-        return difference == 0
-    }
-
+    /// Returns the authentication code of a payload. The prefix keeps a code of another purpose from being valid here.
     private static func code(of payload: [UInt8], _ key: [UInt8]) -> [UInt8] {
         HMACSHA256.code(of: Array("change of a preview ".utf8) + payload, key: key)
     }

@@ -21,7 +21,7 @@ struct MCPProtocol: WireProtocol {
         routes = [APIRoute(.post, "/mcp", scope: .token(.read), endpoint.post).atEdge]
     }
 
-    /// Renders a refusal from before the message was read. It has no JSON-RPC id.
+    /// Renders an error from before the message was read. The JSON-RPC id is then unknown, and `null` in the response.
     func response(to error: any Error, on _: String?) -> Response {
         let problem = Problem(error)
         let code: RPCError.Code = problem.status == .internalServerError ? .internalError : .invalidRequest
@@ -33,6 +33,7 @@ struct MCPProtocol: WireProtocol {
 
 /// An error object (JSON-RPC 2.0 §5.1).
 struct RPCError: Error {
+    /// The codes of JSON-RPC 2.0 §5.1, and two of the Model Context Protocol.
     enum Code: Int64 {
         case parseError = -32_700
         case invalidRequest = -32_600
@@ -110,12 +111,7 @@ private struct MCPEndpoint {
             return RPCError(.parseError, "\(error)").response(to: .null)
         }
         let isStateless = version == Self.statelessVersion
-        if let version, !isStateless, !Self.handshakeVersions.contains(version) {
-            return RPCError(
-                .unsupportedVersion, "MCP-Protocol-Version must be one of those of this server",
-                data: ["supported": Self.versions, "requested": .string(version)]
-            ).response(to: value["id"])
-        }
+        if let version, let refusal = Self.refusal(ofVersion: version) { return refusal.response(to: value["id"]) }
         if let batch = value.array, !isStateless { return await respond(toBatch: batch, caller) }
         if isStateless,
             let mismatch = Self.mismatch(
@@ -127,9 +123,20 @@ private struct MCPEndpoint {
         return response.map { .json($0, status) } ?? Response(.accepted)
     }
 
-    /// Checks that the page that sends the request, if any, is of this host or of a listed origin. It is not sufficient
-    /// that `Origin` equals `Host`, because a page may call this server under a name that its site controls (DNS
-    /// rebinding).
+    /// Returns the error for a version that this server does not support; `nil` for a supported one.
+    private static func refusal(ofVersion version: String) -> RPCError? {
+        guard version != statelessVersion, !handshakeVersions.contains(version) else { return nil }
+        return RPCError(
+            .unsupportedVersion, "MCP-Protocol-Version must be one of those of this server",
+            data: ["supported": versions, "requested": .string(version)])
+    }
+
+    /// Checks the origin of the page that sends the request: it must be this host, or an origin in `--cors-origins`. It
+    /// is not sufficient that `Origin` equals `Host`, because the site of the page may control a host name of this
+    /// server (DNS rebinding).
+    ///
+    /// - Parameter origin: the field `Origin`; `nil` if no page has sent the request.
+    /// - Throws: 403 for another origin.
     private func checkOrigin(_ origin: String?) throws(Problem) {
         guard let origin else { return }
         let host = origin.firstRange(of: "://").map { origin[$0.upperBound...] } ?? ""
@@ -138,7 +145,10 @@ private struct MCPEndpoint {
         throw Problem(.forbidden, "`Origin` must be of this machine, or one of --cors-origins; got '\(origin)'")
     }
 
-    /// Checks that the header fields match the message, because proxies may check the header fields only.
+    /// Checks that the header fields of the stateless version match the message, because proxies may check only the
+    /// header fields.
+    ///
+    /// - Returns: the error if they do not match.
     private static func mismatch(_ value: JSONValue, method: String?, name: String?) -> RPCError? {
         guard !value["id"].isNull else { return nil }
         let parameters = value["params"]
@@ -209,8 +219,8 @@ private struct MCPEndpoint {
     ) async throws(RPCError) -> JSONValue {
         switch method {
         case "initialize":
-            let asked = parameters["protocolVersion"].string
-            let version = asked.flatMap { Self.handshakeVersions.contains($0) ? $0 : nil }
+            let requested = parameters["protocolVersion"].string
+            let version = requested.flatMap { Self.handshakeVersions.contains($0) ? $0 : nil }
             return [
                 "protocolVersion": .string(version ?? Self.handshakeVersions.last ?? ""),
                 "capabilities": ["tools": [:]], "serverInfo": server, "instructions": .string(Self.instructions),
@@ -239,7 +249,7 @@ extension JSONValue {
     fileprivate subscript(_ key: String) -> JSONValue { object?[key] ?? .null }
 }
 
-/// The caller of tools, and the credentials for native routes.
+/// The caller of tools, and the credentials that its requests to native routes have.
 struct MCPCaller {
     let call: Call
     let author: Author

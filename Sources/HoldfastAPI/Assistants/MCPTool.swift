@@ -1,20 +1,22 @@
 import HTTPServer
 import JSON
 
-/// A tool of assistants: a name for a native route, with the arguments that the route takes. ``MCPTools`` performs the
-/// calls.
+/// A tool that assistants may call: a native route with a name, a description for the model, and the arguments that the
+/// route takes. ``MCPTools`` performs the calls.
 struct MCPTool {
-    /// An argument, and its place in the native request.
+    /// An argument, and the part of the native request in which it is sent.
     struct Argument {
-        enum Place {
-            case path, query
+        enum Location {
+            /// The parameter of this name in the pattern of the route.
+            case path
+            case query
             /// The header field with the SDK key of the project.
             case project
             case body
         }
 
         let name: String
-        let place: Place
+        let location: Location
         /// The type in JSON Schema.
         let type: String
         /// The description for the model.
@@ -33,7 +35,7 @@ struct MCPTool {
     /// The description for the model.
     let text: String
     let arguments: [Argument]
-    /// Whether the response comes with a token for ``apply``.
+    /// Whether the tool previews a change. The response then has a ``ChangeToken`` for ``apply``.
     var previews = false
 
     /// The tool as `tools/list` describes it.
@@ -58,28 +60,28 @@ struct MCPTool {
 
 extension MCPTool {
     private static let project = Argument(
-        name: "project", place: .project, type: "string",
+        name: "project", location: .project, type: "string",
         text: "The SDK key of the project; by default the default one.")
     private static let key = Argument(
-        name: "key", place: .path, type: "string", text: "The key.", isRequired: true)
+        name: "key", location: .path, type: "string", text: "The key.", isRequired: true)
     private static let page = [
-        Argument(name: "q", place: .query, type: "string", text: "Only those whose key or name contains this text."),
-        Argument(name: "limit", place: .query, type: "integer", text: "At most so many, 1 to 1000; by default 100."),
-        Argument(name: "after", place: .query, type: "string", text: "The `next` of the page before."),
+        Argument(name: "q", location: .query, type: "string", text: "Only those whose key or name contains this text."),
+        Argument(name: "limit", location: .query, type: "integer", text: "At most so many, 1 to 1000; by default 100."),
+        Argument(name: "after", location: .query, type: "string", text: "The `next` of the page before."),
         project,
     ]
     private static let moves = Argument(
-        name: "moves", place: .query, type: "string",
+        name: "moves", location: .query, type: "string",
         text: "'allow' if the change may move enrolled users; by default it is refused.")
 
-    /// The only tool that changes something. The route here only decides who is offered the tool: a call sends the request
-    /// of the change token.
+    /// The only tool that changes something. A call sends the request in the change token. The method and the pattern
+    /// only determine the callers to whom the tool is listed.
     static let apply = MCPTool(
         name: "apply_change", method: .put, pattern: "/v1/experiments/{key}",
         text: "Makes a change that a preview tool has shown, if nothing has changed since. Ask the person first.",
         arguments: [
             Argument(
-                name: "change_token", place: .body, type: "string",
+                name: "change_token", location: .body, type: "string",
                 text: "The `change_token` of the preview, not older than 10 minutes.", isRequired: true)
         ])
 
@@ -109,8 +111,8 @@ extension MCPTool {
                 + "with the verdict: ship, stop, continue or invalid.",
             arguments: [
                 key,
-                Argument(name: "goal", place: .query, type: "string", text: "The name of a goal event."),
-                Argument(name: "metric", place: .query, type: "string", text: "The key of a metric."), project,
+                Argument(name: "goal", location: .query, type: "string", text: "The name of a goal event."),
+                Argument(name: "metric", location: .query, type: "string", text: "The key of a metric."), project,
             ]),
         MCPTool(
             name: "plan_experiment", method: .post, pattern: "/v1/experiments/{key}/plan",
@@ -118,7 +120,7 @@ extension MCPTool {
             arguments: [
                 key,
                 Argument(
-                    name: "plan", place: .body, type: "object",
+                    name: "plan", location: .body, type: "object",
                     text: "The body of POST /v1/experiments/{key}/plan, such as {\"metric\":\"KEY\"}.", isRequired: true
                 ),
                 project,
@@ -127,9 +129,9 @@ extension MCPTool {
             name: "explain_decision", method: .get, pattern: "/v1/profiles/{user_id}/experiments/{experiment}/explain",
             text: "Explains step by step why a user gets a variation of an experiment, or none.",
             arguments: [
-                Argument(name: "user_id", place: .path, type: "string", text: "The user's id.", isRequired: true),
+                Argument(name: "user_id", location: .path, type: "string", text: "The user's id.", isRequired: true),
                 Argument(
-                    name: "experiment", place: .path, type: "string", text: "The experiment's key or id.",
+                    name: "experiment", location: .path, type: "string", text: "The experiment's key or id.",
                     isRequired: true),
                 project,
             ]),
@@ -141,7 +143,7 @@ extension MCPTool {
             arguments: [
                 key,
                 Argument(
-                    name: "experiment", place: .body, type: "object",
+                    name: "experiment", location: .body, type: "object",
                     text: "The body of PUT /v1/experiments/{key}: what get_experiment shows, with the change.",
                     isRequired: true), moves, project,
             ], previews: true),
@@ -153,7 +155,7 @@ extension MCPTool {
             arguments: [
                 key,
                 Argument(
-                    name: "flag", place: .body, type: "object",
+                    name: "flag", location: .body, type: "object",
                     text: "The body of PUT /v1/flags/{key}: what get_flag shows, with the change.", isRequired: true),
                 moves, project,
             ], previews: true),

@@ -13,7 +13,7 @@ import Storage
 /// the change of that token.
 struct MCPTools {
     private let requests: LocalRequests
-    /// The key of change tokens for callers without a secret.
+    /// The key of the change tokens of callers without a secret.
     private let processKey: [UInt8]
 
     init(_ loop: LoopServices) {
@@ -53,7 +53,7 @@ struct MCPTools {
         return Self.result(await requests.response(to: request.local(caller)))
     }
 
-    /// A native request, without the caller.
+    /// A request to a native route, without the fields that identify the caller.
     private struct NativeRequest {
         var method: Method
         var path: String
@@ -89,7 +89,7 @@ struct MCPTools {
         }
     }
 
-    /// Puts the arguments of a call into their places in the request.
+    /// Returns the request to the route of a tool, with the arguments of a call.
     private func request(of tool: MCPTool, _ arguments: JSONObject) throws(RPCError) -> NativeRequest {
         var request = NativeRequest(method: tool.method, path: tool.pattern)
         for argument in tool.arguments {
@@ -102,7 +102,7 @@ struct MCPTools {
                 throw RPCError(
                     .invalidParameters, "`\(argument.name)` must be of the type \(argument.type); got \(value.kind)")
             }
-            switch argument.place {
+            switch argument.location {
             case .path:
                 guard let text, !text.isEmpty else {
                     throw RPCError(.invalidParameters, "`\(argument.name)` must not be empty")
@@ -123,30 +123,36 @@ struct MCPTools {
     // MARK: Changes in two steps
 
     /// Returns the effect of a change on the current version, with a token to make exactly this change.
-    private func preview(_ asked: NativeRequest, _ caller: MCPCaller) async -> JSONValue {
-        var change = asked
+    ///
+    /// - Parameter requested: the request to the route of the preview, `PATH/preview`. The change is a `PUT` of the
+    ///   same body to `PATH`.
+    private func preview(_ requested: NativeRequest, _ caller: MCPCaller) async -> JSONValue {
+        var change = requested
         change.method = .put
-        change.path = String(asked.path.dropLast("/preview".count))
-        // The condition ensures that the change is made to the version that the preview compares with.
-        let present = NativeRequest(method: .get, path: change.path, project: change.project)
-        let current = await requests.response(to: present.local(caller))
+        change.path = String(requested.path.dropLast("/preview".count))
+        let currentRequest = NativeRequest(method: .get, path: change.path, project: change.project)
+        let current = await requests.response(to: currentRequest.local(caller))
+        // The condition ensures that the preview and the change are about this version.
         switch (current.status, current.entityTag) {
         case (.ok, let tag?): change.condition = ("If-Match", tag.text)
         case (.notFound, _): change.condition = ("If-None-Match", "*")
         default: return Self.result(current)
         }
-        var preview = asked
-        preview.query = []
-        preview.condition = change.condition
-        let shown = await requests.response(to: preview.local(caller))
-        guard shown.status == .ok, let value = try? JSONParser().parse(shown.body) else { return Self.result(shown) }
+        var previewRequest = requested
+        // The query is for the change only, such as `moves`.
+        previewRequest.query = []
+        previewRequest.condition = change.condition
+        let preview = await requests.response(to: previewRequest.local(caller))
+        guard preview.status == .ok, let effects = try? JSONParser().parse(preview.body) else {
+            return Self.result(preview)
+        }
         let token = ChangeToken(
             path: change.path, query: change.query, project: change.project, body: change.body,
             condition: change.condition, author: caller.author.name,
             expiry: Instant(secondsSince1970: systemWallClock().secondsSince1970) + ChangeToken.lifetime)
         return Self.result(
             [
-                "preview": value, "change_token": .string(token.text(key: key(of: caller))),
+                "preview": effects, "change_token": .string(token.text(key: key(of: caller))),
                 "change_token_expires_at": .string(token.expiry.rfc3339),
             ], isError: false)
     }
@@ -171,9 +177,10 @@ struct MCPTools {
         return Self.result(await requests.response(to: request.local(caller)))
     }
 
-    /// Returns the key of the caller's change tokens.
+    /// Returns the key of the caller's change tokens: the caller's secret, or a key of this process.
     private func key(of caller: MCPCaller) -> [UInt8] { caller.secret.isEmpty ? processKey : caller.secret }
 
+    /// Returns the result of a call: the response of the route as text.
     private static func result(_ response: CollectedResponse) -> JSONValue {
         result(
             text: String(decoding: response.body, as: UTF8.self),

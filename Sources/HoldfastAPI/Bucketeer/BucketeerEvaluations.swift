@@ -13,10 +13,11 @@ struct BucketeerEvaluationEndpoints {
     let decisions: StickyDecisionService
     let projects: ProjectView
 
-    /// The id of the evaluations if the caller has no project, and so no flags.
+    /// The id of an empty list of evaluations, for a caller without a project.
     private static let noEvaluations = "no_evaluations"
 
-    /// Responds with all flags with the tag, or with none if the SDK has the same evaluations already.
+    /// Responds with the evaluations of all flags that have the tag; with none if the SDK has the same evaluations
+    /// already.
     func postAll(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let input = try request.withBody { bytes throws(CoreError) in
             try BucketeerEvaluationRequest(JSONInput.parse(bytes))
@@ -35,7 +36,7 @@ struct BucketeerEvaluationEndpoints {
         return .json(Self.encode(isChanged ? list : [], id: id, isChanged: isChanged))
     }
 
-    /// Responds with one flag, for server SDKs that evaluate remotely.
+    /// Responds with the evaluation of one flag, for server SDKs that evaluate remotely.
     func postOne(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let input = try request.withBody { bytes throws(CoreError) in
             try BucketeerEvaluationRequest(JSONInput.parse(bytes))
@@ -105,6 +106,9 @@ struct BucketeerEvaluationEndpoints {
         return writer.finish()
     }
 
+    /// Writes an evaluation.
+    ///
+    /// - Parameter value: the value as text; see ``FlagEvaluation/bucketeerValue``.
     private static func append(
         _ evaluation: FlagEvaluation, _ value: String, of userID: Identifier, to writer: inout JSONWriter
     ) {
@@ -127,15 +131,18 @@ struct BucketeerEvaluationEndpoints {
     }
 }
 
-/// A request of either kind: `{"tag","user":{"id","data"},"userEvaluationsId","featureId",…}`. Unknown members are
-/// ignored, as the contract requires.
+/// The body of `/get_evaluations` and `/get_evaluation`:
+/// `{"tag","user":{"id","data"},"userEvaluationsId","featureId",…}`. Unknown members are ignored, as the contract
+/// requires.
 private struct BucketeerEvaluationRequest: Sendable {
     /// The tag of the flags; empty for all flags.
     let tag: String
     let userID: Identifier
+    /// The attributes of the user, all of them texts.
     let data: JSONObject
     /// The id of the evaluations that the SDK has; empty if it has none.
     let evaluationsID: String
+    /// The key of the flag, for `/get_evaluation` only.
     let featureID: String
 
     init(_ body: JSONValue) throws(CoreError) {
@@ -159,8 +166,8 @@ private struct BucketeerEvaluationRequest: Sendable {
         }
     }
 
-    /// Returns the user with the data as attributes. The contract has only texts; those of attributes that are defined
-    /// as numbers or booleans are parsed.
+    /// Returns the user with the data as attributes. The contract has only texts, so a text is parsed if the attribute
+    /// is defined as a number or a boolean.
     func user(_ schema: AttributeSchema) -> User {
         var attributes = data
         for member in data {

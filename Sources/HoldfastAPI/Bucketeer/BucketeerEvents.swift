@@ -6,8 +6,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /register_events`: records exposures (evaluation events) and goal events. Responds when all are durable, and
-/// lists the ids of events that were not stored.
+/// `POST /register_events`: records exposures (evaluation events) and goal events. Responds when all valid events are
+/// durable. The response lists the ids of the events that were refused.
 struct BucketeerEventEndpoint {
     let services: Services
     let store: any StoreSession
@@ -49,7 +49,9 @@ struct BucketeerEventEndpoint {
         return list
     }
 
-    /// Returns the ids of the events. An invalid one refuses the request, because the response lists errors by id.
+    /// Returns the ids of the events.
+    ///
+    /// - Throws: 400 for an invalid id. The whole request is refused, because the response could not name the event.
     private static func ids(of list: [JSONValue]) throws(CoreError) -> [Identifier] {
         var ids: [Identifier] = []
         for (index, element) in list.enumerated() {
@@ -66,7 +68,7 @@ struct BucketeerEventEndpoint {
 
     /// Reads one event.
     ///
-    /// - Returns: the event to store; `nil` if it is accepted and not stored.
+    /// - Returns: the event to store; `nil` for an event that is accepted but not stored.
     private func event(
         _ element: JSONValue, id: Identifier, _ call: Call, now: Instant
     ) async throws -> UserEvent? {
@@ -87,6 +89,7 @@ struct BucketeerEventEndpoint {
 
 /// An event as SDKs send it: `{"id","event":{"@type",…}}`.
 private struct BucketeerEvent {
+    /// The kind of an event, as the end of its `@type` names it.
     enum Kind: String {
         case evaluation = "EvaluationEvent"
         case goal = "GoalEvent"
@@ -100,9 +103,9 @@ private struct BucketeerEvent {
     private let project: Project?
     private let now: Instant
 
-    /// The maximum age of an event in the contract.
+    /// The maximum age of an event, as defined by the contract.
     private static let maximumAge = TimeSpan.days(31)
-    /// The maximum lead of an event's time in the contract.
+    /// How far the time of an event may be ahead of the server's clock, as defined by the contract.
     private static let maximumLead = TimeSpan.hours(1)
     private static let typePrefix = "type.googleapis.com/bucketeer.event.client."
 
@@ -120,15 +123,15 @@ private struct BucketeerEvent {
         self.kind = kind
     }
 
-    /// Returns the exposure of an evaluation; `nil` if the user was not in an experiment. Also notes that the flag was
-    /// used.
+    /// Returns the exposure of an evaluation event; `nil` if the variation is not one of an experiment. Also records
+    /// that the flag was used.
     func exposure(_ uses: UseRecorder) throws(EventRefusal) -> ExposureInput? {
         let userID = try userID()
         let happenedAt = try happenedAt()
         let key = Identifier(try text("featureId"))
         let variationID = Identifier(try text("variationId"))
         guard !key.string.isEmpty else { throw Self.refusal("`featureId` is required") }
-        // Without an evaluation the SDK has returned the default of its caller.
+        // These reasons mean that the SDK had no evaluation, and returned the default of its caller.
         let reason = event["reason"]?["type"]?.string ?? ""
         if reason == "CLIENT" || reason.hasPrefix("ERROR_") { return nil }
         guard let project else {
@@ -140,7 +143,8 @@ private struct BucketeerEvent {
         }
         let variationKey = flag.variations.first { $0.id == variationID }?.key
         uses.note(LastUse.Subject(sdkKey: project.sdkKey, .evaluated, key, variation: variationKey ?? ""))
-        // The rule that decided has the key of its experiment. Without it, the variation must be of an experiment.
+        // The id of the rule that decided is the key of its experiment. If the event lacks the rule, the first
+        // experiment with the variation counts.
         let rule = event["reason"]?["ruleId"]?.string.map { Identifier($0) }
         let experiments = flag.experiments.filter { $0.variation(id: variationID) != nil }
         guard let experiment = experiments.first(where: { $0.key == rule }) ?? experiments.first,
@@ -181,7 +185,7 @@ private struct BucketeerEvent {
         return writer.finish()
     }
 
-    /// Returns the `userId`, or if it is empty, the id of the member `user`.
+    /// Returns the `userId`; if that is empty, the `id` of `user`.
     private func userID() throws(EventRefusal) -> Identifier {
         do throws(CoreError) {
             let user = try event.protobufMessage("user")?.protobufText("id") ?? ""
@@ -192,8 +196,10 @@ private struct BucketeerEvent {
         }
     }
 
-    /// Returns the time, clamped to Holdfast's own limits: at the earliest ``EventRules/maximumAge`` ago, at the latest
-    /// now.
+    /// Returns the time of the event. Holdfast stores no event that is older than ``EventRules/maximumAge`` or in the
+    /// future. The contract allows both, so the time is moved to the nearest allowed one.
+    ///
+    /// - Throws: a refusal if the time is outside of the limits of the contract.
     private func happenedAt() throws(EventRefusal) -> Instant {
         let seconds: Int64
         do throws(CoreError) {

@@ -70,8 +70,8 @@ struct BucketeerError: DefinitionError {
             return
         }
         let problem = Problem(error)
-        // The SDKs distinguish a missing key (401) from an unknown one (403). RFC 6750 §3.1 names the latter in the
-        // challenge.
+        // The SDKs expect 401 for a missing key and 403 for an unknown one. `AccessGate` responds with 401 to both, and
+        // adds the code `invalid_token` (RFC 6750 §3.1) for an unknown one.
         let isUnknownKey = problem.fields.contains { $0.value.contains("invalid_token") }
         self.init(isUnknownKey ? .forbidden : Self.status(problem.status), problem.sentence)
         fields = isUnknownKey ? [] : problem.fields

@@ -56,7 +56,7 @@ struct ConsoleProtocol: WireProtocol {
             throw Problem(.notFound, "the console has no file '\(name)'")
         }
         return file.response(
-            accepting: request.field("accept-encoding"), policy: ConsoleFiles.policy(reaching: signIn?.origins ?? []))
+            accepting: request.field("accept-encoding"), policy: ConsoleFiles.policy(allowing: signIn?.origins ?? []))
     }
 }
 
@@ -66,6 +66,7 @@ private enum ConsoleFiles {
     static let all: [String: StaticFile] = {
         var files: [String: StaticFile] = [:]
         var file = embedded_console()
+        // The array of C ends with an element without a name.
         while let next = file, let name = next.pointee.name.map({ String(cString: $0) }), let text = next.pointee.text {
             files[name] = StaticFile(contentType(of: name), Array(String(cString: text).utf8))
             file = next + 1
@@ -85,11 +86,11 @@ private enum ConsoleFiles {
     /// Returns the content security policy: only the files and the API of this server may be loaded, text cannot become
     /// HTML or a script, and no other site may show the page in a frame.
     ///
-    /// - Parameter origins: the origins of the identity provider.
-    static func policy(reaching origins: [String]) -> String {
-        let reached = (["'self'"] + origins).joined(separator: " ")
+    /// - Parameter origins: the origins of the identity provider, to which the page may also send requests.
+    static func policy(allowing origins: [String]) -> String {
+        let sources = (["'self'"] + origins).joined(separator: " ")
         return """
-            default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src \(reached); \
+            default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src \(sources); \
             base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
             trusted-types 'none'
             """

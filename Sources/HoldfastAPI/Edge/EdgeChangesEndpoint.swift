@@ -26,16 +26,18 @@ struct EdgeChangesEndpoint {
     ///   decisions by other definitions.
     func post(_ body: [UInt8], _ call: Call) async throws -> Response {
         let object = try JSONInput.parse(body).object("a request", knowing: ["after", "generation", "changes"])
-        try await feed.presence?.expect(object, call)
+        try await feed.presence?.checkGeneration(of: object, call)
         var after: FeedCursor?
         if let text = try object.optionalText("after") {
-            do throws(FeedReader.Failure) { after = try await feed.begin(text) } catch {
+            do throws(FeedReader.Failure) { after = try await feed.cursor(of: text) } catch {
                 throw FeedEndpoint.problem(error)
             }
         }
-        if let after { try await feed.presence?.expect(after, feed.reader, call) }
-        let results = await submit(try object.elements("changes", limit: EdgeProtocol.mostElements))
-        return await response(results, after: after)
+        if let after { try await feed.presence?.check(cursor: after, feed.reader, call) }
+        let results = await submit(try object.elements("changes", limit: EdgeProtocol.maximumElements))
+        var feedPart: FeedPart?
+        if let after { feedPart = await readFeed(after: after) }
+        return Self.response(results, feedPart)
     }
 
     // MARK: Changes
@@ -86,7 +88,7 @@ struct EdgeChangesEndpoint {
     ) throws(CoreError) -> ProfileChange.Operation {
         let kind = try object.text("kind", in: place)
         switch kind {
-        case "replace": return .replace(try map(object, at: place))
+        case "replace": return .replace(try bucketMap(of: object, at: place))
         case "save":
             let text = try object.optionalText("on_conflict", in: place) ?? "replace"
             guard let rule = ["replace": ProfileChange.ConflictRule.replace, "keep": .keep][text] else {
@@ -94,7 +96,7 @@ struct EdgeChangesEndpoint {
                     .invalid, "`on_conflict` must be 'replace' or 'keep'; got '\(text)'",
                     at: place.appending("on_conflict"))
             }
-            return .save(try map(object, at: place), onConflict: rule)
+            return .save(try bucketMap(of: object, at: place), onConflict: rule)
         case "assign": return try assignments(object, at: place)
         default:
             throw CoreError(
@@ -124,7 +126,8 @@ struct EdgeChangesEndpoint {
     }
 
     /// Parses the member `map`: experiment ids, each with a variation id.
-    private static func map(_ object: JSONObject, at place: JSONPointer) throws(CoreError) -> ExperimentBucketMap {
+    private static func bucketMap(of object: JSONObject, at place: JSONPointer) throws(CoreError) -> ExperimentBucketMap
+    {
         let place = place.appending("map")
         guard let map = object["map"]?.object else {
             throw CoreError(.invalid, "`map` must be an object; got \(object["map"]?.kind ?? "nothing")", at: place)
@@ -140,6 +143,7 @@ struct EdgeChangesEndpoint {
         return ExperimentBucketMap(entries)
     }
 
+    /// Parses one of the `proposals`.
     private static func candidate(
         _ value: JSONValue, at place: JSONPointer
     ) throws(CoreError) -> ProfileChange.Candidate {
@@ -157,45 +161,60 @@ struct EdgeChangesEndpoint {
 
     // MARK: The response
 
-    /// Responds with the results of committed changes. A failure to read the feed does not affect them.
-    ///
-    /// The first line has `position`, the end of the feed after the changes; `more` if the feed lines do not reach it,
-    /// so that the edge must read on; and `gone` if the changes after the edge's cursor have been deleted.
-    private func response(
-        _ results: [Result<ProfileChangeResult, any Error>], after: FeedCursor?
-    ) async -> Response {
+    /// The part of the feed in a response.
+    private struct FeedPart {
+        /// The end of the feed after the changes; `nil` if it could not be read.
         var end: FeedCursor?
-        var batch: FeedReader.Batch?
+        /// The encoded lines.
+        var lines: [UInt8] = []
+        /// Whether the lines reach ``end``.
+        var hasAll = false
+        /// Whether the changes after the edge's cursor have been deleted.
         var isGone = false
-        var feedLines = JSONWriter(capacity: 256)
-        if let after {
-            do {
-                let position = try await feed.reader.end()
-                end = position
-                let read = try await feed.reader.read(
-                    after: after, upTo: position, kinds: feed.kinds, limit: Self.maximumFeedLines)
-                try await feed.append(read, to: &feedLines)
-                batch = read
-            } catch FeedReader.Failure.gone {
-                isGone = true
-            } catch {
-                // The response has no lines of the feed; the edge reads them later.
-                feedLines = JSONWriter()
-            }
+    }
+
+    /// Reads the lines of the feed after the edge's cursor. If that fails, the response has no lines, and the edge
+    /// reads them later: the changes are committed already, so their results must be sent in any case.
+    private func readFeed(after: FeedCursor) async -> FeedPart {
+        var part = FeedPart()
+        var writer = JSONWriter(capacity: 256)
+        do {
+            let end = try await feed.reader.end()
+            part.end = end
+            let batch = try await feed.reader.read(
+                after: after, upTo: end, kinds: feed.kinds, limit: Self.maximumFeedLines)
+            try await feed.append(batch, to: &writer)
+            part.lines = writer.finish()
+            part.hasAll = batch.isUpTo(end)
+        } catch FeedReader.Failure.gone {
+            part.isGone = true
+        } catch {
+            // The part has no lines.
         }
-        let hasAll = batch?.isUpTo(end) ?? false
+        return part
+    }
+
+    /// Returns the response with the results of the changes and the lines of the feed.
+    ///
+    /// The first line has `position`, the end of the feed after the changes. It has `more` if the edge must read on,
+    /// because the lines do not reach this end. It has `gone` if the changes after the edge's cursor have been deleted.
+    ///
+    /// - Parameter feed: `nil` if the request has no cursor.
+    private static func response(
+        _ results: [Result<ProfileChangeResult, any Error>], _ feed: FeedPart?
+    ) -> Response {
         var writer = JSONWriter(capacity: 128 + results.count * 256)
         writer.beginObject()
         writer.key("results")
         writer.beginArray()
-        for result in results { Self.append(result, to: &writer) }
+        for result in results { append(result, to: &writer) }
         writer.endArray()
-        writer.member("position", end?.text)
-        writer.member("more", after != nil && !hasAll)
-        if isGone { writer.member("gone", true) }
+        writer.member("position", feed?.end?.text)
+        writer.member("more", feed.map { !$0.hasAll } ?? false)
+        if feed?.isGone == true { writer.member("gone", true) }
         writer.endObject()
         writer.endLine()
-        return Response(.ok, contentType: MediaType.lines, body: .bytes(writer.finish() + feedLines.finish()))
+        return Response(.ok, contentType: MediaType.lines, body: .bytes(writer.finish() + (feed?.lines ?? [])))
     }
 
     private static func append(_ result: Result<ProfileChangeResult, any Error>, to writer: inout JSONWriter) {
@@ -233,21 +252,5 @@ extension StorageError {
         case .readOnly: "read_only"
         case .closed: "closed"
         }
-    }
-}
-
-extension JSONObject {
-    /// Returns a required array member.
-    func elements(_ name: String, limit: Int, in place: JSONPointer = []) throws(CoreError) -> [JSONValue] {
-        guard let elements = self[name]?.array else {
-            throw CoreError(
-                .invalid, "`\(name)` must be an array; got \(self[name]?.kind ?? "nothing")", at: place.appending(name))
-        }
-        guard elements.count <= limit else {
-            throw CoreError(
-                .invalid, "`\(name)` must have at most \(limit) elements; got \(elements.count)",
-                at: place.appending(name))
-        }
-        return elements
     }
 }

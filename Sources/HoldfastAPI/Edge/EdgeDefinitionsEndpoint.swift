@@ -13,6 +13,7 @@ struct EdgeDefinitionsEndpoint {
     let store: any StoreSession
     let presence: EdgePresence
 
+    /// The interval at which a waiting request checks whether this server has noticed newer definitions.
     private static let pollInterval = Duration.milliseconds(50)
 
     /// Responds with the definitions, or with 304 if the edge's are the newest. The query has:
@@ -26,33 +27,38 @@ struct EdgeDefinitionsEndpoint {
     ///
     /// - Throws: 410 if this store has another epoch.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let query = try request.query(knowing: ["after", "datafiles_after", "elements_after", "generation", "wait"])
-        let changes = try Int64(FeedEndpoint.number("after", query, in: -1...Int.max, otherwise: -1))
-        let version = try Int64(FeedEndpoint.number("datafiles_after", query, in: 0...Int.max, otherwise: 0))
-        let elementsVersion = try Int64(FeedEndpoint.number("elements_after", query, in: 0...Int.max, otherwise: 0))
-        let seconds = try FeedEndpoint.number("wait", query, in: 0...FeedEndpoint.mostSeconds, otherwise: 0)
-        let deadline = ContinuousClock.now + .seconds(seconds)
-        let newer = StoreQuery.projects(
-            ifChangedSince: changes, datafilesAfter: version, elementsAfter: elementsVersion)
-        var state = try await store.read(newer)
-        while state == nil, try await waitForChange(since: changes, until: deadline) {
-            state = try await store.read(newer)
-        }
-        if let text = query["generation"] {
-            guard let epoch = Int64(text, radix: 16), epoch > 0 else {
-                throw CoreError(.invalid, "`generation` must be the first part of a cursor; got '\(text)'")
-            }
-            try await presence.expect(epoch, isAhead: state.map { $0.changes < changes } ?? false, call)
+        let known = try KnownDefinitions(
+            request.query(knowing: ["after", "datafiles_after", "elements_after", "generation", "wait"]))
+        let state = try await newerState(than: known)
+        if let epoch = known.epoch {
+            // The store has gone back in time if it has made fewer changes than the edge has seen.
+            let isAhead = state.map { $0.changes < known.changes } ?? false
+            try await presence.check(epoch: epoch, isAhead: isAhead, call)
         }
         guard let state else { return Response(.notModified) }
         do throws(FeedReader.Failure) {
             // The end of the feed is read after the definitions, so that all enrollments by older definitions come
             // before it.
-            let hasParts = query["elements_after"] != nil
-            return .json(Self.encode(state, feed: try await services.feed.end(), hasParts: hasParts))
+            let end = try await services.feed.end()
+            return .json(Self.encode(state, feed: end, hasParts: known.elementsVersion != nil))
         } catch {
             throw FeedEndpoint.problem(error)
         }
+    }
+
+    /// Reads the definitions, and waits for newer ones if the edge has the newest.
+    ///
+    /// - Returns: `nil` if there are no newer definitions at the end of the wait.
+    private func newerState(than known: KnownDefinitions) async throws -> ProjectState? {
+        let deadline = ContinuousClock.now + .seconds(known.wait)
+        let query = StoreQuery.projects(
+            ifChangedSince: known.changes, datafilesAfter: known.datafileVersion,
+            elementsAfter: known.elementsVersion ?? 0)
+        var state = try await store.read(query)
+        while state == nil, try await waitForChange(since: known.changes, until: deadline) {
+            state = try await store.read(query)
+        }
+        return state
     }
 
     /// Waits until this server notices newer definitions than the edge has.
@@ -66,6 +72,8 @@ struct EdgeDefinitionsEndpoint {
         return false
     }
 
+    /// Encodes the definitions.
+    ///
     /// - Parameter hasParts: whether datafiles are written as they are stored, whole or in parts. Otherwise each is
     ///   written as a whole.
     private static func encode(_ state: ProjectState, feed: FeedCursor, hasParts: Bool) -> [UInt8] {
@@ -130,6 +138,34 @@ struct EdgeDefinitionsEndpoint {
     private static func append(_ name: DatafileParts.Name, to writer: inout JSONWriter) {
         writer.member("list", name.list.string)
         writer.member("key", name.key.string)
+    }
+}
+
+/// The query of a request: the definitions that the edge has, and how long it waits for newer ones.
+private struct KnownDefinitions {
+    /// The `changes` of the edge's definitions; -1 if it has none.
+    let changes: Int64
+    /// The newest version of a datafile that the edge has.
+    let datafileVersion: Int64
+    /// The version since which the edge needs the changed parts of datafiles; `nil` if it needs whole datafiles.
+    let elementsVersion: Int64?
+    /// The epoch that the edge follows; `nil` if the query does not name it.
+    let epoch: Int64?
+    /// The maximum time for which the response waits, in seconds.
+    let wait: Int
+
+    init(_ query: [String: String]) throws(CoreError) {
+        changes = try Int64(FeedEndpoint.number("after", query, in: -1...Int.max, default: -1))
+        datafileVersion = try Int64(FeedEndpoint.number("datafiles_after", query, in: 0...Int.max, default: 0))
+        let version = try Int64(FeedEndpoint.number("elements_after", query, in: 0...Int.max, default: 0))
+        elementsVersion = query["elements_after"] == nil ? nil : version
+        wait = try FeedEndpoint.number("wait", query, in: 0...FeedEndpoint.maximumWait, default: 0)
+        epoch = try query["generation"].map { text throws(CoreError) in
+            guard let epoch = Int64(text, radix: 16), epoch > 0 else {
+                throw CoreError(.invalid, "`generation` must be the first part of a cursor; got '\(text)'")
+            }
+            return epoch
+        }
     }
 }
 

@@ -11,9 +11,9 @@ import Storage
 /// ``EdgeEventsEndpoint`` processes a batch in four steps:
 ///
 /// 1. It adds the elements of the request (``addEvent(_:at:)``, ``addUse(_:at:)``).
-/// 2. It drops or moves the events of users who were erased, or merged into an account, after the edge had accepted
-///    the events (``follow(_:)``).
-/// 3. It adds the variation to exposures without one (``resolve(_:_:)``).
+/// 2. It drops the events of users who were erased after the edge had accepted the events, and moves the events of
+///    users who were merged into an account (``apply(_:)``).
+/// 3. It adds the variation to exposures without one (``resolve(_:with:)``).
 /// 4. It stores ``events`` and ``uses``, and responds with ``response(_:)``.
 struct EdgeEventBatch {
     /// An exposure without a variation, because the edge did not know the user's.
@@ -40,10 +40,11 @@ struct EdgeEventBatch {
     let now: Instant
     private var elements: [Element] = []
     private(set) var unresolved: [Unresolved] = []
-    /// The number of events that are dropped, because their users were erased since they were accepted.
+    /// The number of events that are dropped, because their users were erased after the edge had accepted the events.
     private(set) var erased = 0
     private var lastUses: [LastUse.Subject: LastUse] = [:]
-    /// The entries of uses and dropped events, which the edge may delete.
+    /// The entries of uses and of dropped events, which the edge may delete. ``response(_:)`` adds those of stored
+    /// events.
     private var taken: [Int64] = []
     private var refused: [Refusal] = []
 
@@ -97,7 +98,8 @@ struct EdgeEventBatch {
         let entry = value.object?["entry"]?.integer
         do throws(CoreError) {
             let use = try Self.use(value, at: place)
-            if use.day >= lastUses[use.subject]?.day ?? use.day { lastUses[use.subject] = use }
+            let isLater = lastUses[use.subject].map { use.day >= $0.day } ?? true
+            if isLater { lastUses[use.subject] = use }
             if let entry { taken.append(entry) }
         } catch {
             guard let entry else { throw error }
@@ -105,20 +107,21 @@ struct EdgeEventBatch {
         }
     }
 
-    /// Refuses an element for good. An element without an entry cannot be refused, so the edge would send it again.
+    /// Refuses an element, so that the edge does not send it again. An element without an entry cannot be refused: the
+    /// response names elements by their entries.
     mutating func refuse(_ entry: Int64?, _ reason: String, isUnassigned: Bool = false) {
         if let entry { refused.append(Refusal(entry: entry, reason: reason, isUnassigned: isUnassigned)) }
     }
 
     // MARK: Removed users
 
-    /// Drops events that were accepted before their user was erased. Events that were accepted before their user was
-    /// merged into an account become events of the account.
-    mutating func follow(_ removals: [RemovedUser]) {
+    /// Applies the removals of users to their events. An event that the edge accepted before its user was erased is
+    /// dropped. An event that the edge accepted before its user was merged into an account becomes one of the account.
+    mutating func apply(_ removals: [RemovedUser]) {
         guard !removals.isEmpty else { return }
         let removalsByUser = Dictionary(grouping: removals, by: \.userHash)
-        /// - Returns: the event of the right user; `nil` for an event that is dropped.
-        func followed(_ event: UserEvent) -> UserEvent? {
+        /// Returns the event, moved to the account if its user was merged; `nil` if the event is dropped.
+        func kept(_ event: UserEvent) -> UserEvent? {
             guard let acceptedAt = event.acceptedAt,
                 let removalsOfUser = removalsByUser[ErasureRules.hash(event.userID)],
                 let removal = RemovedUser.first(since: acceptedAt, of: removalsOfUser)
@@ -127,14 +130,14 @@ struct EdgeEventBatch {
         }
         var dropped: [Int64?] = []
         elements = elements.compactMap { element in
-            guard let event = followed(element.event) else {
+            guard let event = kept(element.event) else {
                 dropped.append(element.entry)
                 return nil
             }
             return Element(entry: element.entry, event: event)
         }
         unresolved = unresolved.compactMap { element in
-            guard case .exposure(let exposure)? = followed(.exposure(element.exposure)) else {
+            guard case .exposure(let exposure)? = kept(.exposure(element.exposure)) else {
                 dropped.append(element.entry)
                 return nil
             }
@@ -146,10 +149,10 @@ struct EdgeEventBatch {
 
     // MARK: Unresolved exposures
 
-    /// Adds an exposure with the variation that the user has now, or refuses it.
+    /// Adds an exposure with the current variation of the user. Refuses the exposure if the user has none.
     ///
-    /// - Parameter profile: the profile of the user.
-    mutating func resolve(_ element: Unresolved, _ profile: ProfileRecord?) {
+    /// - Parameter profile: the profile of the user; `nil` if there is none.
+    mutating func resolve(_ element: Unresolved, with profile: ProfileRecord?) {
         let exposure = element.exposure
         guard let project = projects[exposure.sdkKey],
             let experiment = project.datafile.experiment(id: exposure.experimentID)
@@ -219,15 +222,9 @@ struct EdgeEventBatch {
             exposure.active = projects[sdkKey]?.allocation(experimentID: exposure.experimentID)
             return .exposure(exposure.enrolling(object["enrolls"]?.bool ?? false, in: projects))
         case "goal":
-            guard let value = object["value"]?.double, EventRules.isUsable(value: value) else {
-                throw CoreError(.invalid, "`value` must be a number that can be summed", at: place.appending("value"))
-            }
-            let goal = try object.text("goal", in: place)
-            guard EventInput.isGoal(goal) else {
-                throw CoreError(.invalid, "`goal` \(EventInput.goalRule(goal))", at: place.appending("goal"))
-            }
+            let (goal, value) = try Self.goal(object, at: place)
             var event = GoalEvent(
-                userID: userID, goal: Identifier(goal), value: value, happenedAt: happenedAt,
+                userID: userID, goal: goal, value: value, happenedAt: happenedAt,
                 receivedAt: try members.time("received_at"), senderID: try members.name("id"), sdkKey: sdkKey,
                 payload: payload)
             event.acceptedAt = object["accepted_at"] == nil ? event.receivedAt : acceptedAt
@@ -238,6 +235,20 @@ struct EdgeEventBatch {
                 "`kind` must be 'exposure' or 'goal'; got '\(kind.shortened(to: CoreError.longestQuote))'",
                 at: place.appending("kind"))
         }
+    }
+
+    /// Parses the name and the value of a goal.
+    private static func goal(
+        _ object: JSONObject, at place: JSONPointer
+    ) throws(CoreError) -> (goal: Identifier, value: Double) {
+        guard let value = object["value"]?.double, EventRules.isUsable(value: value) else {
+            throw CoreError(.invalid, "`value` must be a number that can be summed", at: place.appending("value"))
+        }
+        let goal = try object.text("goal", in: place)
+        guard EventInput.isGoal(goal) else {
+            throw CoreError(.invalid, "`goal` \(EventInput.goalRule(goal))", at: place.appending("goal"))
+        }
+        return (Identifier(goal), value)
     }
 
     /// Parses the last use of a flag or a variation.
@@ -257,11 +268,12 @@ struct EdgeEventBatch {
     }
 }
 
-/// The times, ids and keys of an event. Times are by the edge's clock, which is `lead` milliseconds ahead.
+/// Reads the times, ids and keys of an event.
 private struct EventMembers {
     private let object: JSONObject
     private let place: JSONPointer
     private let now: Instant
+    /// The number of milliseconds by which the edge's clock, which the times follow, is ahead of this server's.
     private let lead: Int64
 
     /// The maximum length of an id or key in bytes. It is greater than the limit for clients, because ids and keys in

@@ -22,9 +22,9 @@ struct EdgeEventsEndpoint {
     /// - Throws: 410 if the edge follows another generation; nothing is stored then.
     func post(_ body: [UInt8], _ call: Call) async throws -> Response {
         let object = try JSONInput.parse(body).object("a request", knowing: ["after", "generation", "events", "uses"])
-        try await feed.presence?.expect(object, call)
-        let elements = try object.elements("events", limit: EdgeProtocol.mostElements)
-        let uses = object["uses"] == nil ? [] : try object.elements("uses", limit: EdgeProtocol.mostElements)
+        try await feed.presence?.checkGeneration(of: object, call)
+        let elements = try object.elements("events", limit: EdgeProtocol.maximumElements)
+        let uses = object["uses"] == nil ? [] : try object.elements("uses", limit: EdgeProtocol.maximumElements)
         var batch = EdgeEventBatch(projects: services.projects.snapshot().projects, now: services.store.clock.now())
         for (index, element) in elements.enumerated() {
             try batch.addEvent(element, at: JSONPointer().appending("events").appending(index))
@@ -34,12 +34,12 @@ struct EdgeEventsEndpoint {
         }
         if let text = try object.optionalText("after") {
             do {
-                try await feed.presence?.expect(try await feed.begin(text), feed.reader, call)
+                try await feed.presence?.check(cursor: try await feed.cursor(of: text), feed.reader, call)
             } catch let failure as FeedReader.Failure {
                 throw FeedEndpoint.problem(failure)
             }
         }
-        batch.follow(try await store.read(.removedUsers(batch.users)))
+        batch.apply(try await store.read(.removedUsers(batch.users)))
         try await resolve(&batch)
         let outcomes = try await services.reporter.record(batch.events)
         services.events.noteErased(batch.erased)
@@ -53,7 +53,7 @@ struct EdgeEventsEndpoint {
         let profiles = await settled(each: unresolved.map(\.exposure.userID)) { store.profile(of: $0, $1) }
         for (element, profile) in zip(unresolved, profiles) {
             do throws(StorageError) {
-                batch.resolve(element, try profile.get())
+                batch.resolve(element, with: try profile.get())
             } catch .damaged(let reason) {
                 batch.refuse(element.entry, reason)
             }

@@ -4,27 +4,27 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// Checks that an edge's copy is of this store and its current generation.
+/// Checks that the copy of an edge belongs to this store and to its current generation.
 ///
-/// A generation, which an epoch number names, lasts until the store goes back in time, for example because an older
-/// backup was restored. The store notices that when an edge presents a cursor or a version that the store lacks. Then a
-/// new generation begins, and all edges must copy everything again.
+/// A generation has a number, the epoch. A generation ends when the store goes back in time, for example because an
+/// older backup was restored. The store notices this when an edge sends a cursor or a version that the store lacks.
+/// Then a new generation begins, and all edges must copy everything again.
 struct EdgePresence {
     let catalog: ProjectCatalog
 
     /// Checks the cursor of the feed up to which an edge has copied changes.
     ///
     /// - Throws: 410 if the edge must copy everything again.
-    func expect(_ cursor: FeedCursor, _ reader: FeedReader, _ call: Call) async throws {
+    func check(cursor: FeedCursor, _ reader: FeedReader, _ call: Call) async throws {
         let isAhead = try await reader.isAhead(cursor)
-        try await expect(cursor.epoch, isAhead: isAhead, call)
+        try await check(epoch: cursor.epoch, isAhead: isAhead, call)
     }
 
     /// Checks the epoch that an edge follows.
     ///
-    /// - Parameter isAhead: whether the edge has seen something of this epoch that the store lacks.
+    /// - Parameter isAhead: whether the edge has a change of this epoch that the store lacks.
     /// - Throws: 410 if the edge must copy everything again.
-    func expect(_ epoch: Int64, isAhead: Bool, _ call: Call) async throws {
+    func check(epoch: Int64, isAhead: Bool, _ call: Call) async throws {
         let author = Author(name: call.admission.token?.name ?? Author.anonymousName)
         guard try await !catalog.isPresent(epoch, isAhead: isAhead, by: author) else { return }
         throw Problem(
@@ -32,16 +32,17 @@ struct EdgePresence {
         )
     }
 
-    /// Checks the `generation` of a request: the epoch that the edge follows, in hexadecimal.
+    /// Checks the member `generation` of a request: the epoch that the edge follows, in hexadecimal. A request without
+    /// it is accepted.
     ///
-    /// - Throws: 410 if the edge must copy everything again.
-    func expect(_ object: JSONObject, _ call: Call) async throws {
-        guard let text = try object.optionalText("generation") else { return }
+    /// - Throws: 400 if the member is malformed; 410 if the edge must copy everything again.
+    func checkGeneration(of body: JSONObject, _ call: Call) async throws {
+        guard let text = try body.optionalText("generation") else { return }
         guard let epoch = Int64(text, radix: 16), epoch > 0 else {
             throw CoreError(
                 .invalid, "`generation` must be the first part of a cursor; got '\(text.shortened(to: 64))'",
                 at: ["generation"])
         }
-        try await expect(epoch, isAhead: false, call)
+        try await check(epoch: epoch, isAhead: false, call)
     }
 }

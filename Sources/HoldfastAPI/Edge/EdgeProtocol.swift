@@ -1,17 +1,22 @@
+import Definitions
 import HTTPServer
 import HoldfastCore
+import JSON
 
-/// The protocol for edges. An edge is a server that keeps a copy of this server's users and definitions, so that it can
-/// serve clients nearby, even while this server, its upstream, does not respond. It reads users, definitions and their
-/// changes, and sends changes and events of its clients. A token of scope `edge` admits only to these routes.
+/// The protocol for edges. An edge is a server that keeps a copy of this server's users and definitions. It serves
+/// clients nearby, even while this server, its upstream, does not respond.
+///
+/// The edge reads users, definitions and their changes from these routes, and sends the changes and events of its
+/// clients to them. A token of scope `edge` admits only to these routes.
 struct EdgeProtocol: WireProtocol {
     let pathPrefixes = ["/edge"]
     let routes: [APIRoute]
 
-    /// The maximum number of changes, events or users in a request, and of bytes in its body. Edges send less. The
-    /// limits for clients do not apply, because an edge has already accepted the requests.
-    static let mostElements = 10_000
-    static let mostBytes = 16 << 20
+    /// The maximum number of changes, events or users in a request. Edges send fewer. The limit for clients does not
+    /// apply, because an edge has already accepted the requests of its clients.
+    static let maximumElements = 10_000
+    /// The maximum size of a body in bytes.
+    static let maximumBytes = 16 << 20
 
     init(_ loop: LoopServices) {
         let services = loop.services
@@ -27,7 +32,7 @@ struct EdgeProtocol: WireProtocol {
         routes = [
             APIRoute(.get, "/edge/v1/feed", scope: .unbound(.edge), respondsLater: true, readsQuery: true, feed.get),
             APIRoute(.get, "/edge/v1/users", scope: .unbound(.edge), readsQuery: true, users.list),
-            APIRoute(.post, "/edge/v1/lookup", scope: .unbound(.edge), streamed: Self.collecting(users.lookup)),
+            APIRoute(.post, "/edge/v1/lookup", scope: .unbound(.edge), streamed: Self.collecting(users.postLookup)),
             APIRoute(
                 .get, "/edge/v1/definitions", scope: .unbound(.edge), respondsLater: true, readsQuery: true,
                 definitions.get),
@@ -42,9 +47,9 @@ struct EdgeProtocol: WireProtocol {
         _ handle: @escaping ([UInt8], Call) async throws -> Response
     ) -> (borrowing Request, Call) throws -> any BodyReceiver {
         { _, call in
-            CollectedBody(limit: mostBytes) { body in
+            CollectedBody(limit: maximumBytes) { body in
                 guard let body else {
-                    let detail = "the body must have at most \(mostBytes >> 20) MiB"
+                    let detail = "the body must have at most \(maximumBytes >> 20) MiB"
                     return call.respond(Problem(.contentTooLarge, detail).response(on: call.pattern))
                 }
                 call.responder.send {
@@ -91,5 +96,23 @@ final class CollectedBody: BodyReceiver {
 
     func aborted() {
         bytes = nil
+    }
+}
+
+extension JSONObject {
+    /// Returns a required array of a request.
+    ///
+    /// - Throws: 400 if there is no such array, or if it has more than `limit` elements.
+    func elements(_ name: String, limit: Int, in place: JSONPointer = []) throws(CoreError) -> [JSONValue] {
+        guard let elements = self[name]?.array else {
+            throw CoreError(
+                .invalid, "`\(name)` must be an array; got \(self[name]?.kind ?? "nothing")", at: place.appending(name))
+        }
+        guard elements.count <= limit else {
+            throw CoreError(
+                .invalid, "`\(name)` must have at most \(limit) elements; got \(elements.count)",
+                at: place.appending(name))
+        }
+        return elements
     }
 }

@@ -18,10 +18,10 @@ struct EdgeUsersEndpoints {
             MediaType.lines, stream: UserCopy(store, after: after, limit: try Request.limit(query)))
     }
 
-    /// `POST /edge/v1/lookup` with `{"user_ids":[…]}`: a line for each user in order, in the format of `list`, without
-    /// expired assignments. A user with damaged records has `error` and `reason` instead.
-    func lookup(_ body: [UInt8], _ call: Call) async throws -> Response {
-        let lookup = LookupEndpoint(reader: store, limit: EdgeProtocol.mostElements)
+    /// `POST /edge/v1/lookup` with `{"user_ids":[…]}`: a line for each user in the order of the ids, in the format of
+    /// ``list(_:_:)``, without expired assignments. A user with damaged records has `error` and `reason` instead.
+    func postLookup(_ body: [UInt8], _ call: Call) async throws -> Response {
+        let lookup = LookupEndpoint(reader: store, limit: EdgeProtocol.maximumElements)
         let users = try lookup.userIDs(try JSONInput.parse(body))
         let profiles = await settled(each: users) { store.profile(of: $0, $1) }
         let attributes = await settled(each: users) { store.attributes(of: $0, $1) }
@@ -45,14 +45,17 @@ struct EdgeUsersEndpoints {
 /// All users, read page by page and encoded off the event loop while they are sent.
 private final class UserCopy: StoredStream {
     private let store: any StoreSession
+    /// The user after whom the next page begins; `nil` for the first user.
     private var after: Identifier?
+    /// About the number of rows up to the limit of the request.
     private var remaining: Int
     private var hasEnded = false
-    private var pageSize = PageSize(atMost: mostRows)
+    private var pageSize = PageSize(atMost: maximumRows)
 
-    private static let mostRows = 2_048
-    /// The minimum that the query accepts.
-    private static let fewestRows = 3
+    /// The maximum number of rows that are read at once.
+    private static let maximumRows = 2_048
+    /// The minimum number of rows that the query accepts.
+    private static let minimumRows = 3
 
     init(_ store: any StoreSession, after: Identifier?, limit: Int) {
         self.store = store
@@ -63,7 +66,7 @@ private final class UserCopy: StoredStream {
     func next() async throws -> [UInt8]? {
         guard !hasEnded else { return nil }
         guard remaining > 0 else { return end(after) }
-        let limit = max(Self.fewestRows, min(pageSize.rows, remaining))
+        let limit = max(Self.minimumRows, min(pageSize.rows, remaining))
         let page = try await store.read(.userRecords(after: after, limit: limit))
         remaining -= page.count
         pageSize.adjust(to: page.lines.count)

@@ -7,9 +7,9 @@ import Synchronization
 /// Forwards logins of an edge's clients to the upstream, many in one request: logins that arrive during a request are
 /// collected for the next one.
 ///
-/// Each client's request is a ``Job`` in the ``Queue`` of its caller. There is no task that serves the queue. Instead
-/// the tasks of the clients take turns: one sends the request with all waiting logins, and its response is split into
-/// one for each job. Then the first client that has arrived meanwhile sends the next request.
+/// Each client's request is a ``Job`` in the ``Queue`` of its caller. No task of its own serves the queue. Instead the
+/// tasks of the clients take turns. One task sends a request with all waiting logins, and splits the response into one
+/// for each job. Then the task of the first client that has arrived meanwhile sends the next request.
 ///
 /// If a request does not succeed as a whole, for example because a login is refused, its jobs are forwarded one by one.
 /// Repeating a login changes nothing.
@@ -26,23 +26,24 @@ final class LoginForwarder: Sendable {
         let resume: @Sendable (Turn) -> Void
     }
 
-    /// The outcome of one job; `nil` if it must be forwarded by itself.
+    /// The response to one job, or the error; a response of `nil` if the job must be forwarded by itself.
     private typealias Outcome = Result<ForwardedResponse?, Problem>
 
-    /// What the task of a waiting client does next.
+    /// The next step of the task of a waiting client.
     private enum Turn: Sendable {
-        /// It must send these jobs, of which the first is its own.
+        /// The task must send these jobs, of which the first is its own.
         case send([Job])
-        /// Its job has been sent by another task.
+        /// Another task has sent the job.
         case done(Outcome)
     }
 
-    /// The jobs of one caller that wait, and the number of requests that are being sent.
+    /// The waiting jobs of one caller.
     private struct Queue {
         var waiting: [Job] = []
-        var requests = 0
+        /// The number of requests that are being sent.
+        var requestsInProgress = 0
 
-        /// Removes the first jobs, as many as fit into one request, but at least one if there are any.
+        /// Removes and returns the first jobs, as many as fit into one request, but at least one if there are any.
         mutating func takeBatch() -> [Job] {
             var count = 0
             var logins = 0
@@ -64,6 +65,7 @@ final class LoginForwarder: Sendable {
     /// The maximum number of logins in a request.
     private static let maximumLogins = 250
 
+    /// Whether a request reports logins (`POST /v1/logins`).
     static func isLogin(_ request: UpstreamRequest) -> Bool {
         request.method == "POST" && request.target == "/v1/logins"
     }
@@ -72,6 +74,7 @@ final class LoginForwarder: Sendable {
     ///
     /// - Parameter forward: forwards a request, and updates the copy by its changes.
     func send(_ request: UpstreamRequest, _ forward: Forward) async throws(Problem) -> ForwardedResponse {
+        // A request whose logins this edge cannot read, or which has too many, is forwarded by itself.
         guard !request.fields.contains(where: { $0.name == "content-encoding" }),
             let body = try? JSONParser().parse(request.body), body.array?.count ?? 1 <= Self.maximumLogins
         else { return try await forward(request) }
@@ -84,7 +87,7 @@ final class LoginForwarder: Sendable {
         switch turn {
         case .done(let sent): outcome = sent
         case .send(let jobs):
-            let outcomes = await Self.send(jobs, forward)
+            let outcomes = await Self.sendInOneRequest(jobs, forward)
             let next = endRequest(of: caller)
             if let first = next.first { first.resume(.send(next)) }
             for (job, outcome) in zip(jobs, outcomes).dropFirst() { job.resume(.done(outcome)) }
@@ -96,8 +99,8 @@ final class LoginForwarder: Sendable {
 
     // MARK: Queues
 
-    /// Returns the fields of a request as one text. Only logins with the same token and the same other fields may share
-    /// a request.
+    /// Returns the key of a request's caller: the header fields as one text. Only logins with the same token and the
+    /// same other fields may share a request.
     private static func caller(of request: UpstreamRequest) -> String {
         request.fields.filter { $0.name != "X-Request-Id" }.map { "\($0.name): \($0.value)" }
             .joined(separator: "\n")
@@ -109,8 +112,8 @@ final class LoginForwarder: Sendable {
     private func enqueue(_ job: Job, of caller: String) -> [Job]? {
         queues.withLock { queues -> [Job]? in
             queues[caller, default: Queue()].waiting.append(job)
-            guard queues[caller]?.requests ?? 0 < Self.maximumRequests else { return nil }
-            queues[caller]?.requests += 1
+            guard queues[caller]?.requestsInProgress ?? 0 < Self.maximumRequests else { return nil }
+            queues[caller]?.requestsInProgress += 1
             return queues[caller]?.takeBatch()
         }
     }
@@ -122,22 +125,23 @@ final class LoginForwarder: Sendable {
         queues.withLock { queues -> [Job] in
             let next = queues[caller]?.takeBatch() ?? []
             guard next.isEmpty else { return next }
-            queues[caller]?.requests -= 1
-            if queues[caller]?.requests == 0 { queues[caller] = nil }
+            queues[caller]?.requestsInProgress -= 1
+            if queues[caller]?.requestsInProgress == 0 { queues[caller] = nil }
             return []
         }
     }
 
     // MARK: Requests
 
-    /// Sends jobs in one request.
+    /// Sends the logins of jobs in one request.
     ///
     /// - Returns: the outcome of each job.
-    private static func send(_ jobs: [Job], _ forward: Forward) async -> [Outcome] {
+    private static func sendInOneRequest(_ jobs: [Job], _ forward: Forward) async -> [Outcome] {
         var request = jobs[0].request
         if jobs.count > 1 { request.body = JSONValue.array(jobs.flatMap(\.logins)).encoded() }
         do throws(Problem) {
             let response = try await forward(request)
+            // A response 5xx is about the request as a whole, and so the response to each job.
             guard jobs.count > 1, response.status < 500 else { return jobs.map { _ in .success(response) } }
             return split(response, jobs).map { .success($0) }
         } catch {

@@ -6,10 +6,11 @@ import HoldfastCore
 ///     Holdfast-On-Behalf-Of: shop-app; scope=write; projects=shop,blog
 ///
 /// The edge has checked the caller's token, and sends the request with its own token. The scope is never `admin` or
-/// `export`: only the upstream admits these, so that the token of an edge is not sufficient to administer or to read
-/// the audit log.
+/// `export`. Only the upstream checks tokens of these scopes, so that the token of an edge is not sufficient to
+/// administer the server or to read the audit log.
 struct OnBehalfOf: Equatable {
     static let fieldName: StaticString = "holdfast-on-behalf-of"
+    /// The error for a malformed value.
     static let rule =
         "Holdfast-On-Behalf-Of must be 'NAME; scope=SCOPE', perhaps with '; projects=KEY,KEY', and the scope client, read, write, attributes, definitions or metrics"
 
@@ -26,7 +27,7 @@ struct OnBehalfOf: Equatable {
         self.projects = projects
     }
 
-    /// Parses the value of the header field.
+    /// Parses the value of the header field; `nil` if it is malformed, or if an edge must not forward the scope.
     init?(_ text: String) {
         let parts = text.split(separator: "; ", omittingEmptySubsequences: false)
         guard (2...3).contains(parts.count), parts[1].hasPrefix("scope="),
@@ -59,7 +60,7 @@ struct OnBehalfOf: Equatable {
     private static func encoded(_ byte: UInt8) -> String {
         let isPlain = byte > 0x20 && byte < 0x7F && byte != UInt8(ascii: ";") && byte != UInt8(ascii: "%")
         guard !isPlain else { return String(UnicodeScalar(byte)) }
-        // Adding 0x100 gives three digits, of which the last two stand for the byte.
+        // Adding 0x100 gives three hexadecimal digits, of which the last two stand for the byte.
         return "%" + String(UInt16(byte) + 0x100, radix: 16).suffix(2)
     }
 }

@@ -40,23 +40,7 @@ struct UpstreamForwarder {
     ///
     /// - Parameter wire: the protocol of the route, which has the credential and renders errors.
     func route(_ route: APIRoute, of wire: any WireProtocol) -> Route {
-        if route.isStreamed {
-            return Route(
-                route.method, route.pattern,
-                .streamed { request, responder in
-                    do {
-                        let forwarded = try self.request(request, of: route, wire, setCaller: responder.setCaller)
-                        return CollectedBody(limit: Self.maximumBodyBytes) { body in
-                            var forwarded = forwarded
-                            if let body { forwarded.body = body }
-                            respond(to: body == nil ? nil : forwarded, responder, wire, route.pattern)
-                        }
-                    } catch {
-                        responder.send(wire.response(to: error, on: route.pattern))
-                        return nil
-                    }
-                })
-        }
+        if route.isStreamed { return streamedRoute(route, of: wire) }
         return Route(
             route.method, route.pattern, changesState: route.changesState, respondsLater: true,
             refusal: { request in
@@ -79,6 +63,26 @@ struct UpstreamForwarder {
             })
     }
 
+    /// Returns the route for the server, which collects a body that is received in pieces, and then forwards the
+    /// request.
+    private func streamedRoute(_ route: APIRoute, of wire: any WireProtocol) -> Route {
+        Route(
+            route.method, route.pattern,
+            .streamed { request, responder in
+                do {
+                    let forwarded = try self.request(request, of: route, wire, setCaller: responder.setCaller)
+                    return CollectedBody(limit: Self.maximumBodyBytes) { body in
+                        var forwarded = forwarded
+                        if let body { forwarded.body = body }
+                        respond(to: body == nil ? nil : forwarded, responder, wire, route.pattern)
+                    }
+                } catch {
+                    responder.send(wire.response(to: error, on: route.pattern))
+                    return nil
+                }
+            })
+    }
+
     // MARK: The request
 
     /// Returns the request to forward, without its body.
@@ -96,7 +100,7 @@ struct UpstreamForwarder {
             if let value = request.field(name) { forwarded.fields.append(("\(name)", value)) }
         }
         forwarded.fields.append(("X-Request-Id", request.id.description))
-        if let caller = try caller(request, of: route, credential, setCaller) {
+        if let caller = try caller(of: request, to: route, credential: credential, setCaller: setCaller) {
             forwarded.hasOwnToken = true
             forwarded.fields.append(("\(OnBehalfOf.fieldName)", caller.text))
         } else if let credential {
@@ -108,7 +112,7 @@ struct UpstreamForwarder {
     /// Returns the caller on whose behalf the edge forwards a request; `nil` if the upstream checks the caller's
     /// credential.
     private func caller(
-        _ request: borrowing Request, of route: APIRoute, _ credential: Substring?, _ setCaller: (String) -> Void
+        of request: borrowing Request, to route: APIRoute, credential: Substring?, setCaller: (String) -> Void
     ) throws(Problem) -> OnBehalfOf? {
         let needed: Token.Scope
         switch route.scope {
@@ -124,16 +128,16 @@ struct UpstreamForwarder {
             throw error.problem
         }
         guard let token = admitted else {
-            // The edge requires no token. A credential may still be one of the upstream. Other callers are anonymous
-            // and get the scope `attributes` if the route needs that, and otherwise `write`, which includes `client`
-            // and `read`.
+            // The edge requires no token. If the caller sends one, it may be a token of the upstream, which checks it.
+            // A caller without a token is anonymous. Its scope is `attributes` if the route needs that, and otherwise
+            // `write`, which includes `client` and `read`.
             guard credential == nil else { return nil }
             return OnBehalfOf(
                 name: Author.anonymousName, scope: needed == .attributes ? .attributes : .write, projects: .all)
         }
         setCaller(token.name)
-        // The upstream checks admins, because some routes allow them more, and `export`, because an edge's token must
-        // not be sufficient to read the audit log.
+        // The upstream checks admins, because some routes allow them more. It checks tokens of scope `export`, because
+        // an edge's token must not be sufficient to read the audit log.
         guard token.scope != .admin, token.scope != .export else { return nil }
         return OnBehalfOf(name: token.name, scope: token.scope, projects: token.projects)
     }
@@ -163,18 +167,20 @@ struct UpstreamForwarder {
         }
     }
 
-    /// Sends a request to the upstream. If it may have changed something, waits until the copy has the change.
+    /// Sends a request to the upstream; logins of several clients in one request. If the request may have changed
+    /// something, waits until the copy has the change.
     func send(_ request: UpstreamRequest) async throws(Problem) -> ForwardedResponse {
-        guard LoginForwarder.isLogin(request) else { return try await sendAlone(request) }
-        return try await logins.send(request) { request async throws(Problem) in try await sendAlone(request) }
+        guard LoginForwarder.isLogin(request) else { return try await forward(request) }
+        return try await logins.send(request) { request async throws(Problem) in try await forward(request) }
     }
 
-    private func sendAlone(_ request: UpstreamRequest) async throws(Problem) -> ForwardedResponse {
+    /// Sends one request, and updates the copy.
+    private func forward(_ request: UpstreamRequest) async throws(Problem) -> ForwardedResponse {
         let response: ForwardedResponse
         do throws(UpstreamFailure) { response = try await upstream.send(request) } catch { throw Self.problem(error) }
         if request.method != "GET", (200..<300).contains(response.status) {
             await upstream.catchUp()
-            // The change was made in any case; the catalog reads it later.
+            // The upstream has made the change. If the catalog cannot be read now, it is read later.
             try? await catalog.refresh()
         }
         if request.hasOwnToken, response.status == 401 {

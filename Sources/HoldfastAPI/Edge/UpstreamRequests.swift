@@ -6,8 +6,7 @@ public protocol UpstreamRequests: AnyObject, Sendable {
     /// Sends a request and waits for its response.
     func send(_ request: UpstreamRequest) async throws(UpstreamFailure) -> ForwardedResponse
 
-    /// Waits until the copy has everything that the upstream had committed at the call, or until a few seconds have
-    /// passed.
+    /// Waits until the copy has everything that the upstream had committed before this call, but at most a few seconds.
     func catchUp() async
 
     /// The current status of the edge.
@@ -20,7 +19,7 @@ public struct EdgeStatus: Sendable {
     let upstream: String
     /// Whether the upstream responds.
     let isUp: Bool
-    /// Why the upstream does not respond; `nil` if it does, or if there was no request yet.
+    /// Why the upstream does not respond; `nil` if it responds, or if no request was sent yet.
     let failure: String?
     /// Whether the copy is complete, so that the edge can serve without its upstream.
     let isComplete: Bool
@@ -32,8 +31,12 @@ public struct EdgeStatus: Sendable {
     public init(
         upstream: String, isUp: Bool, failure: String?, isComplete: Bool, lag: Double?, waitingEvents: Int
     ) {
-        (self.upstream, self.isUp, self.failure) = (upstream, isUp, failure)
-        (self.isComplete, self.lag, self.waitingEvents) = (isComplete, lag, waitingEvents)
+        self.upstream = upstream
+        self.isUp = isUp
+        self.failure = failure
+        self.isComplete = isComplete
+        self.lag = lag
+        self.waitingEvents = waitingEvents
     }
 
     /// Writes the status for health checks.
@@ -86,7 +89,7 @@ public struct ForwardedResponse: Sendable {
     }
 }
 
-/// Why there is no response of the upstream.
+/// The reason for which the upstream has sent no response.
 public enum UpstreamFailure: Error, Sendable, Equatable {
     /// The upstream cannot be reached.
     case away

@@ -7,8 +7,8 @@ import JSON
 import Storage
 
 /// `POST /api/eval/{client_key}`: the values of all flags for one user. New assignments are stored, as by `/v1/decide`,
-/// so the server makes bucketing sticky. Exposures are not recorded: the response has the experiments for the SDK's
-/// tracking callback, which the SDK calls when a value is used.
+/// so the server makes bucketing sticky. Exposures are not recorded. Instead the response has the experiments for the
+/// tracking callback of the SDK, which is called when a value is used.
 ///
 /// SDKs expect features with rules. Each flag becomes a feature whose only rule forces the user's value.
 struct GrowthBookEvaluation {
@@ -29,6 +29,7 @@ struct GrowthBookEvaluation {
         return response
     }
 
+    /// Encodes the values of all flags as features.
     private static func encode(_ decisions: Decisions, _ input: GrowthBookRequest) -> [UInt8] {
         let project = decisions.project
         var writer = JSONWriter(capacity: 512 + decisions.flags.count * 256)
@@ -134,9 +135,11 @@ struct GrowthBookEvaluation {
 /// as forced variations and the URL.
 private struct GrowthBookRequest: Sendable {
     let user: User
-    /// The values, by flag, that the SDK wants instead of decisions, such as those of a developer's override.
+    /// The values that the SDK forces, by the key of the flag, such as the overrides of a developer. No decision is
+    /// made for these flags.
     let forcedFeatures: [Identifier: JSONValue]
 
+    /// The maximum number of forced features in a request.
     private static let forcedFeatureLimit = 1_000
 
     init(_ body: JSONValue) throws(CoreError) {
@@ -170,6 +173,7 @@ private struct GrowthBookRequest: Sendable {
         return User(id: userID, attributes: attributes)
     }
 
+    /// Parses `forcedFeatures`.
     private static func forcedFeatures(_ object: JSONObject) throws(CoreError) -> [Identifier: JSONValue] {
         guard let value = object["forcedFeatures"], !value.isNull else { return [:] }
         let place: JSONPointer = ["forcedFeatures"]

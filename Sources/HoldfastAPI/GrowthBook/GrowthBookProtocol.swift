@@ -7,8 +7,8 @@ import Storage
 /// The remote evaluation of GrowthBook's SDKs, compatible with GrowthBook Proxy: SDKs send a user's attributes, and
 /// receive values instead of rules.
 ///
-/// SDKs send only the client key, which is the secret of a token. If a request has the secret in a header field, or if
-/// the server has no tokens, the client key is the SDK key of the project.
+/// SDKs send only the client key, in the path. Usually the client key is the secret of a token. If a request has the
+/// secret in a header field, or if the server has no tokens, the client key is the SDK key of the project instead.
 ///
 /// - SeeAlso: `packages/lib/eval` and `featuresController.ts` of growthbook/growthbook-proxy.
 struct GrowthBookProtocol: WireProtocol {
@@ -49,7 +49,8 @@ struct GrowthBookChanges {
     let feed: ChangeFeed
     let projects: ProjectView
 
-    /// Sends nothing before the datafile changes, or differs from that of the client's last event.
+    /// Opens the stream. The first event is sent when the datafile changes. A client that reconnects names its last
+    /// event; if the datafile has changed since then, the first event is sent at once.
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let project = try request.growthBookProject(projects, call)
         let known = request.field("last-event-id").flatMap { Int64($0) } ?? project.version
@@ -61,11 +62,13 @@ struct GrowthBookChanges {
 }
 
 extension Request {
+    /// The secret of a token in a header field; `nil` if there is none.
     fileprivate var secretOfFields: Substring? {
         tokenSecret(authorization: field("authorization"), apiKey: field("x-api-key"))
     }
 
-    /// Returns the project of the header field, or of a client key that is not a secret, or else the default project.
+    /// Returns the project that the header field names. Without the field, a client key that is not a secret names the
+    /// project; otherwise it is the default project.
     func growthBookProject(_ projects: ProjectView, _ call: Call) throws(CoreError) -> Project {
         guard let key = parameter(0) else {
             throw CoreError(.invalid, "the client key in the path must be UTF-8")

@@ -5,6 +5,7 @@ import CEmbedded
 /// `holdfast manual` prints them in the terminal, and ``ManualProtocol`` serves them as web pages. An article is named
 /// by its topic. The landing page, which has the topic `Holdfast`, lists the articles in parts.
 public enum Manual {
+    /// An article of the manual, as Markdown.
     public struct Article: Sendable {
         /// The topic, such as `Experiments`, or `Client/Flags` for an article of the client library.
         public let topic: String
@@ -19,7 +20,7 @@ public enum Manual {
             title = sections.first?.heading ?? topic
         }
 
-        /// The paragraph below the title.
+        /// The first paragraph below the title, on one line.
         public var summary: String {
             let paragraphs = markdown.split(separator: "\n\n", maxSplits: 2)
             return paragraphs.dropFirst().first.map { String($0.replacing("\n", with: " ")) } ?? ""
@@ -59,7 +60,7 @@ public enum Manual {
     /// All articles but the landing page.
     public static var articles: some Collection<Article> { all.dropFirst() }
 
-    /// The parts of the manual, as the landing page lists them.
+    /// The parts of the manual, as the landing page lists them: a heading, and a list of links to articles.
     public static let parts: [Part] = {
         var parts: [Part] = []
         var title: Substring?

@@ -10,7 +10,7 @@ enum ManualLink {
     /// - Parameters:
     ///   - topic: the topic of the error, if it has one.
     ///   - pattern: the pattern of the route; `nil` if no route has the path.
-    ///   - pointer: the member that is wrong.
+    ///   - pointer: the invalid member of the body; `nil` if the body is not at fault.
     static func path(
         for status: Status, about topic: CoreError.Topic? = nil, on pattern: String?, at pointer: JSONPointer?
     ) -> String? {
@@ -18,8 +18,8 @@ enum ManualLink {
         return found.map { "/manual/" + $0 }
     }
 
-    /// Returns the article and heading, the most specific first: of the topic, the status, the status on the route, the
-    /// member, the route.
+    /// Returns the article and heading. The first of these that has a heading counts: the topic, the status, the status
+    /// on the route, the member, the route.
     private static func heading(
         for status: Status, about topic: CoreError.Topic?, on pattern: String?, at pointer: JSONPointer?
     ) -> String? {

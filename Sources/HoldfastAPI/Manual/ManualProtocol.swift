@@ -55,7 +55,7 @@ private struct ManualEndpoints {
         try await page(of: "Client/" + (request.parameter(0) ?? ""), request.field("accept-encoding"))
     }
 
-    /// Returns the page of an article, or the style sheet or a picture of that name.
+    /// Returns the page of an article; or the style sheet or the picture that has the name.
     ///
     /// - Parameter accepted: the `Accept-Encoding` of the request.
     private func page(of topic: String, _ accepted: String?) async throws -> Response {
@@ -81,6 +81,7 @@ private struct ManualEndpoints {
     private static let files: [String: StaticFile] = {
         var files: [String: StaticFile] = [:]
         var file = embedded_manual_files()
+        // The array of C ends with an element without a name.
         while let next = file, let name = next.pointee.name.map({ String(cString: $0) }), let bytes = next.pointee.text
         {
             let contentType: StaticString = name.hasSuffix(".css") ? "text/css; charset=utf-8" : "image/png"

@@ -1,7 +1,7 @@
 import Glibc
 
-// The search of the manual: sections of articles, scored by the words that they contain.
-
+/// The search of the manual. It finds the sections of articles that contain all words of a query, and sorts them by the
+/// number of occurrences.
 extension Manual {
     /// A heading with the text below it, up to the next heading.
     struct Section: Sendable {
@@ -39,7 +39,7 @@ extension Manual {
         /// - Parameters:
         ///   - words: the words in lower case.
         ///   - phrase: the words, separated by spaces.
-        func score(of words: [[UInt8]], together phrase: [UInt8]) -> Int? {
+        func score(of words: [[UInt8]], phrase: [UInt8]) -> Int? {
             var score = min(letters.count(of: phrase), 5) * 10
             let heading = Array(heading.lowercased().utf8)
             for word in words {
@@ -73,7 +73,7 @@ extension Manual {
         return rows
     }()
 
-    /// Returns the row of a term, or else of the first term that begins with the words.
+    /// Returns the row of the glossary for a term; if there is none, for the first term that begins with the phrase.
     private static func glossaryEntry(for phrase: String) -> Substring? {
         glossary[phrase] ?? glossary.keys.filter { $0.hasPrefix(phrase + " ") }.min().flatMap { glossary[$0] }
     }
@@ -112,7 +112,7 @@ extension Manual {
             for section in article.sections {
                 if entry != nil, article.topic == "Concepts", section.heading == "Glossary" {
                     matches.append(Match(score: .max, article: article, section: section, isEntry: true))
-                } else if let score = section.score(of: words, together: phrase) {
+                } else if let score = section.score(of: words, phrase: phrase) {
                     matches.append(Match(score: score / divisor, article: article, section: section))
                 }
             }
@@ -128,22 +128,23 @@ extension Manual {
             return words.count { letters.count(of: $0) > 0 }
         }
         let most = counts.max()
-        return zip(lines, counts).first { $0.1 == most }?.0
+        return zip(lines, counts).first { _, count in count == most }?.0
     }
 }
 
 extension [UInt8] {
-    /// Returns the number of words that begin with a text: "UPS" does not match "groups".
+    /// Returns the number of words that begin with `word`, which has lower-case letters: "ups" does not match "groups".
     fileprivate func count(of word: [UInt8]) -> Int {
         guard let first = word.first, count >= word.count else { return 0 }
         return withUnsafeBytes { text in
             guard let base = text.baseAddress else { return 0 }
-            var (count, start) = (0, 0)
+            var count = 0
+            var start = 0
             while let found = memchr(base + start, Int32(first), text.count - word.count + 1 - start) {
-                let place = base.distance(to: found)
-                let isAtBeginning = place == 0 || !text[place - 1].isLetter
-                if isAtBeginning, memcmp(found, word, word.count) == 0 { count += 1 }
-                start = place + 1
+                let position = base.distance(to: found)
+                let beginsWord = position == 0 || !text[position - 1].isLetter
+                if beginsWord, memcmp(found, word, word.count) == 0 { count += 1 }
+                start = position + 1
                 if start + word.count > text.count { break }
             }
             return count

@@ -1,8 +1,8 @@
 /// A parsed text in the subset of Markdown that the manual's articles use: headings, paragraphs, lists, tables, code,
-/// notes and images; within a paragraph code, emphasis and links.
+/// notes and images. Paragraphs may have code, emphasis and links.
 ///
 /// `Reader` splits the lines into blocks, and `InlineScanner` reads the text within a block. Anything outside of the
-/// subset is an error, so that no article is shown wrongly; a test parses all of them.
+/// subset is an error, so that no article is shown wrongly. A test parses all articles.
 struct Markdown {
     indirect enum Block: Equatable {
         /// `level` is 1 to 4.
@@ -87,6 +87,7 @@ extension Markdown {
             return Array(taken)
         }
 
+        /// Reads all blocks.
         mutating func blocks() throws -> [Block] {
             var blocks: [Block] = []
             while let line = next {
@@ -130,6 +131,7 @@ extension Markdown {
             return .code(body.map { String($0.text) }.joined(separator: "\n"))
         }
 
+        /// Reads a table: a header, a line of dashes, and further rows with as many cells.
         private mutating func table() throws -> Block {
             let rows = take { $0.text.hasPrefix("|") }
             guard rows.count > 1, rows[1].text.allSatisfy({ "|- ".contains($0) }) else {
@@ -142,6 +144,7 @@ extension Markdown {
             return .table(cells)
         }
 
+        /// Splits a row into cells.
         private func cells(of line: Line) throws -> [[Inline]] {
             var cells: [String] = [""]
             var isEscaped = false
@@ -171,6 +174,7 @@ extension Markdown {
             return .image(alternative: String(match.output.1), file: String(match.output.2))
         }
 
+        /// Reads a list. The lines of an item are indented by the length of its mark.
         private mutating func list(isNumbered: Bool) throws -> Block {
             var items: [[Block]] = []
             while let line = next, let mark = line.mark, mark.isNumbered == isNumbered {
@@ -187,6 +191,7 @@ extension Markdown {
             return .list(isNumbered: isNumbered, items)
         }
 
+        /// Reads the lines up to the next block.
         private mutating func paragraph(_ first: Line) throws -> Block {
             position += 1
             let rest = take { !$0.beginsBlock }
@@ -204,6 +209,7 @@ extension Markdown {
             Unsupported(line: line.number, found: found ?? "'\(line.text.prefix(60))'")
         }
 
+        /// Reads the text of a block.
         private func inlines(_ lines: [Line]) throws -> [Inline] {
             var scanner = InlineScanner(text: Array(lines.map(\.text).joined(separator: "\n")))
             do {
@@ -274,10 +280,13 @@ private struct InlineScanner {
         return inlines
     }
 
+    /// Reads code between two equal groups of backquotes.
     private mutating func code() throws -> String {
         let mark = Array(text[position...].prefix { $0 == "`" })
         var end = position + mark.count
-        while end < text.count, !(text[end] == "`" && text[end...].prefix(while: { $0 == "`" }).count == mark.count) {
+        while end < text.count {
+            let closing = text[end...].prefix { $0 == "`" }
+            if closing.count == mark.count { break }
             end += 1
         }
         guard end < text.count else { throw Unsupported(text: "a backquote without its end") }
@@ -288,6 +297,7 @@ private struct InlineScanner {
             ? String(code[1..<(code.count - 1)]) : String(code)
     }
 
+    /// Reads `[LABEL](TARGET)`.
     private mutating func link() throws -> Markdown.Inline {
         let start = position
         position += 1

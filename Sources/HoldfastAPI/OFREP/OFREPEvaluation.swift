@@ -100,30 +100,16 @@ struct OFREPEvaluation {
         _ decisions: Decisions, _ unknown: [Identifier], _ changesPath: String, for token: Token?
     ) -> (json: [UInt8], tag: EntityTag) {
         let project = decisions.project
+        let evaluations = decisions.flags.map { FlagEvaluation($0, project.datafile) }
+        // The token of a person has no secret, so it cannot make a ticket.
         let ticket = token.flatMap { $0.person == nil ? StreamTicket(for: $0, at: systemWallClock()).text : nil }
-        // What the entity tag covers. The ticket of the stream's address is part of it, because after a 304 a provider
-        // keeps the address, whose ticket expires.
-        var covered = JSONWriter(capacity: decisions.flags.count * 64)
-        covered.beginArray()
-        covered.value(.string(ticket ?? ""))
-        var writer = JSONWriter(capacity: 512 + decisions.flags.count * 256)
+        var writer = JSONWriter(capacity: 512 + evaluations.count * 256)
         writer.beginObject()
         writer.key("flags")
         writer.beginArray()
-        for decision in decisions.flags {
-            let evaluation = FlagEvaluation(decision, project.datafile)
-            append(evaluation, to: &writer)
-            covered.beginObject()
-            appendValue(evaluation, to: &covered)
-            covered.member("variant", evaluation.variationKey?.string ?? "")
-            covered.endObject()
-        }
-        for key in unknown {
-            OFREPError.notFound(key, in: project.datafile).append(to: &writer)
-            covered.value(.string(key.string))
-        }
+        for evaluation in evaluations { append(evaluation, to: &writer) }
+        for key in unknown { OFREPError.notFound(key, in: project.datafile).append(to: &writer) }
         writer.endArray()
-        covered.endArray()
         appendEventStreams(changesTarget(changesPath, project, ticket), to: &writer)
         writer.key("metadata")
         writer.beginObject()
@@ -131,7 +117,26 @@ struct OFREPEvaluation {
         writer.member("revision", project.datafile.revision)
         writer.endObject()
         writer.endObject()
-        return (writer.finish(), EntityTag(of: covered.finish()))
+        return (writer.finish(), entityTag(of: evaluations, unknown, ticket))
+    }
+
+    /// Returns the entity tag of a response. It covers the values and variants of flags, and the ticket in the address
+    /// of the stream: after a 304 a provider keeps the address, whose ticket expires.
+    private static func entityTag(
+        of evaluations: [FlagEvaluation], _ unknown: [Identifier], _ ticket: String?
+    ) -> EntityTag {
+        var writer = JSONWriter(capacity: evaluations.count * 64)
+        writer.beginArray()
+        writer.value(.string(ticket ?? ""))
+        for evaluation in evaluations {
+            writer.beginObject()
+            appendValue(evaluation, to: &writer)
+            writer.member("variant", evaluation.variationKey?.string ?? "")
+            writer.endObject()
+        }
+        for key in unknown { writer.value(.string(key.string)) }
+        writer.endArray()
+        return EntityTag(of: writer.finish())
     }
 
     /// Writes the address of the stream of changes.
@@ -150,6 +155,7 @@ struct OFREPEvaluation {
         writer.endArray()
     }
 
+    /// Returns the path and query of the stream of changes.
     private static func changesTarget(_ path: String, _ project: Project, _ ticket: String?) -> String {
         let sdkKey = project.sdkKey.replacing("+", with: "%2B")
         let target = "\(path)?sdk_key=\(sdkKey)&\(OFREPChanges.versionParameter)=\(project.version)"
@@ -158,7 +164,7 @@ struct OFREPEvaluation {
 
     /// Writes the key of the flag and its value.
     ///
-    /// - Returns: whether there is a value; without one a provider returns the default of the code.
+    /// - Returns: whether the flag has a value. Without one, a provider returns the default in the code of its caller.
     @discardableResult
     private static func appendValue(_ evaluation: FlagEvaluation, to writer: inout JSONWriter) -> Bool {
         writer.member("key", evaluation.flagKey.string)
@@ -190,9 +196,9 @@ struct OFREPEvaluation {
 
     /// Resolution reasons of OpenFeature's specification.
     enum Reason: String, CaseIterable {
-        /// Nothing was evaluated: everybody has the value.
+        /// The value is the same for everybody, so no rule was evaluated.
         case isStatic = "STATIC"
-        /// What was evaluated had no result.
+        /// No rule applies to the user.
         case `default` = "DEFAULT"
         case targetingMatch = "TARGETING_MATCH"
         case split = "SPLIT"

@@ -27,7 +27,8 @@ struct OFREPProtocol: WireProtocol {
         ].map(\.atEdge)
     }
 
-    /// A bearer token, an API key, or for the stream of changes the ticket in its URL.
+    /// The secret of a bearer token or an API key. For the stream of changes, also the secret of the token that made
+    /// the ticket in the URL.
     func credential(of request: borrowing Request) -> Substring? {
         if let secret = tokenSecret(authorization: request.field("authorization"), apiKey: request.field("x-api-key")) {
             return secret
@@ -55,8 +56,8 @@ struct OFREPChanges {
     /// The query parameter with the version of the datafile that the provider's evaluations come from.
     static let versionParameter = "since"
 
-    /// Sends an event when the datafile differs from the one that the provider knows: from its last event if it
-    /// reconnects, or else from its evaluation.
+    /// Sends an event when the datafile is not the one that the provider knows. A provider that reconnects knows the
+    /// datafile of its last event; a new one, the datafile of its evaluations.
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let query = try request.query(knowing: ["sdk_key", Self.versionParameter, Self.ticketParameter])
         let project = try projects.project(named: query["sdk_key"], for: call.access)
@@ -70,6 +71,7 @@ struct OFREPChanges {
 
 /// An error in the format of OFREP: `{"key"?,"errorCode","errorDetails"}`.
 struct OFREPError: DefinitionError {
+    /// The error codes of OFREP.
     enum Code: String, CaseIterable {
         case parseError = "PARSE_ERROR"
         case targetingKeyMissing = "TARGETING_KEY_MISSING"

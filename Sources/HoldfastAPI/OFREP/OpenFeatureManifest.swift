@@ -36,6 +36,7 @@ struct OpenFeatureManifest {
     let catalog: ProjectCatalog
     let projects: ProjectView
 
+    /// Responds with the manifest of a project; an empty one if the server has no project.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let project =
             if let sdkKey = request.sdkKey {
@@ -60,8 +61,8 @@ struct OpenFeatureManifest {
         guard experiment?.status != ExperimentStatus.archived.rawValue else { return nil }
         let variations = (description["variations"]?.array ?? []).compactMap(\.object)
         // An experiment's default is its baseline, the first variation.
-        let otherwise = variations.first { isOfExperiment || $0["key"] == description["otherwise"] }?["value"]
-        let value = otherwise ?? flag.defaultValue
+        let defaultVariation = variations.first { isOfExperiment || $0["key"] == description["otherwise"] }
+        let value = defaultVariation?["value"] ?? flag.defaultValue
         let type: String
         switch value {
         case .bool: type = "boolean"

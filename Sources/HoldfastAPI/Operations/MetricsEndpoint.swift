@@ -9,8 +9,8 @@ internal import Synchronization
 
 /// `GET /metrics`, in the text format of Prometheus 0.0.4.
 ///
-/// Event loops count their own requests, connections and cache hits; these are added up here. All other metrics are
-/// those of the process.
+/// Event loops count their own requests, connections and cache hits, which are added up here. All other metrics are
+/// about the whole process.
 struct MetricsEndpoint {
     let services: Services
 
@@ -32,6 +32,8 @@ struct MetricsEndpoint {
             services.store.writeFailure == nil ? 1 : 0)
         appendStore(services.store.metrics(), to: &page)
         appendDecisions(services, to: &page)
+        appendChangeStreams(services.changes.statistics, to: &page)
+        appendEvents(services, to: &page)
         appendIdentityKeys(services, to: &page)
         appendWarnings(services.monitor.findings, to: &page)
         appendWebhooks(services.webhooks.measures(), to: &page)
@@ -175,12 +177,17 @@ struct MetricsEndpoint {
         for project in services.projects.snapshot().projects.values.sorted(by: { $0.sdkKey < $1.sdkKey }) {
             page.sample("sdk_key=\"\(project.sdkKey)\"", project.version)
         }
-        let changes = services.changes.statistics
+    }
+
+    private static func appendChangeStreams(_ changes: ChangeFeed.Statistics, to page: inout MetricsPage) {
         page.single("holdfast_change_streams", .gauge, "Streams of changes open now.", changes.open)
         page.single("holdfast_change_events_total", .counter, "Changes sent to streams.", changes.events)
         page.single(
             "holdfast_change_streams_refused_total", .counter, "Streams refused because there were too many.",
             changes.refused)
+    }
+
+    private static func appendEvents(_ services: Services, to page: inout MetricsPage) {
         let events = services.events.statistics
         page.single("holdfast_events_waiting", .gauge, "Events that wait for their commit.", events.waiting)
         page.begin("holdfast_events_stored_total", .counter, "Exposures and goal events stored.")
@@ -214,6 +221,7 @@ struct MetricsEndpoint {
     }
 
     private static func appendIdentityKeys(_ services: Services, to page: inout MetricsPage) {
+        // Keys that are read from a file do not age.
         let keys = services.access.identityKeys.flatMap { $0.areFetched ? $0 : nil }
         page.single(
             "holdfast_identity_keys_age_seconds", .gauge,
@@ -268,63 +276,5 @@ struct MetricsEndpoint {
             "process_start_time_seconds", .gauge, "Start time of the process in seconds since 1970.", build.startedAt)
         page.begin("holdfast_build_info", .gauge, "What is running; always 1.")
         page.sample("version=\"\(build.version)\"", 1)
-    }
-}
-
-/// Writes metrics in the text format of Prometheus. A metric is begun with its name, kind and help, and followed by its
-/// samples.
-struct MetricsPage {
-    enum Kind: String {
-        case counter, gauge, histogram
-    }
-
-    private(set) var text = ""
-    /// The name of the metric that was begun last.
-    private var name = ""
-
-    mutating func begin(_ name: String, _ kind: Kind, _ help: String) {
-        self.name = name
-        text += "# HELP \(name) \(help)\n# TYPE \(name) \(kind.rawValue)\n"
-    }
-
-    /// Writes a sample of the metric that was begun last.
-    ///
-    /// - Parameter labels: such as `source="stored"`, with escaped values.
-    mutating func sample(_ labels: String, _ value: some CustomStringConvertible) {
-        text += "\(name){\(labels)} \(value)\n"
-    }
-
-    /// Escapes the value of a label.
-    static func escaped(_ value: String) -> String {
-        value.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"").replacing("\n", with: "\\n")
-    }
-
-    /// Writes a metric with one sample, without labels.
-    mutating func single(_ name: String, _ kind: Kind, _ help: String, _ value: some CustomStringConvertible) {
-        begin(name, kind, help)
-        text += "\(name) \(value)\n"
-    }
-
-    /// Writes a histogram of the metric that was begun last. Its buckets are cumulative.
-    ///
-    /// - Parameter counts: the number of observations in each bucket; the last one is for those beyond the last bound.
-    mutating func histogram(_ labels: String, bounds: [Double], counts: [UInt64], sum: Double) {
-        let separator = labels.isEmpty ? "" : ","
-        var total: UInt64 = 0
-        for (bound, count) in zip(bounds, counts) {
-            total &+= count
-            text += "\(name)_bucket{\(labels)\(separator)le=\"\(bound)\"} \(total)\n"
-        }
-        total = counts.reduce(0, &+)
-        let braces = labels.isEmpty ? "" : "{\(labels)}"
-        text += "\(name)_bucket{\(labels)\(separator)le=\"+Inf\"} \(total)\n"
-        text += "\(name)_sum\(braces) \(sum)\n\(name)_count\(braces) \(total)\n"
-    }
-
-    /// Writes a metric with one histogram, without labels.
-    mutating func histogram(_ name: String, _ help: String, _ histogram: Histogram) {
-        begin(name, .histogram, help)
-        let beyond = histogram.count &- histogram.counts.reduce(0, &+)
-        self.histogram("", bounds: histogram.bounds, counts: histogram.counts + [beyond], sum: histogram.sum)
     }
 }

@@ -35,8 +35,9 @@ struct OperationsEndpoints {
         .json(Array(#"{"status":"ok"}"#.utf8))
     }
 
-    /// `GET /readyz`: the store can be read and written, and the server is not shutting down; otherwise 503 with the
-    /// reason. The detail of a success names faults that an operator should repair although the server is ready.
+    /// `GET /readyz`: 200 if the store can be read and written and the server is not shutting down; otherwise 503 with
+    /// the reason. A response 200 may have a detail: a fault that an operator should repair although the server is
+    /// ready.
     func ready(_ request: borrowing Request, _ call: Call) async throws -> Response {
         try await ready(for: .readsAndWrites)
     }
@@ -60,7 +61,7 @@ struct OperationsEndpoints {
         return .json(writer.finish())
     }
 
-    /// `GET /health`: like ``ready(_:_:)``, with the body that health checks commonly expect.
+    /// `GET /health`: like ``ready(_:_:)``, but with the body `{"status":"ok"}`, which health checks commonly expect.
     func health(_ request: borrowing Request, _ call: Call) async throws -> Response {
         if let reason = await services.readiness.check() { throw Self.notReady(reason) }
         return .json(Array(#"{"status":"ok"}"#.utf8))

@@ -1,10 +1,10 @@
-import Glibc
 import HTTPServer
 import Storage
 internal import Synchronization
 
 /// The metrics of one event loop's requests. Belongs to the loop's thread; `GET /metrics` gets copies.
 struct RequestMetrics: Sendable {
+    /// The metrics of the requests to one route.
     struct RouteMetrics: Sendable {
         /// The number of responses by status code. There are few, so they are searched linearly.
         var statuses: [(code: UInt16, count: UInt64)] = []
@@ -27,6 +27,7 @@ struct RequestMetrics: Sendable {
         routes = Array(repeating: RouteMetrics(), count: count + 1)
     }
 
+    /// Counts a completed request.
     mutating func count(_ summary: RequestSummary) {
         routes[summary.route ?? routes.count - 1].count(summary.status.code, nanoseconds: summary.nanoseconds)
     }
@@ -95,53 +96,5 @@ final class MetricsCollector: Sendable {
             (application as? HoldfastApplication)?.snapshot(connections)
         }
         return snapshots.compactMap(\.self)
-    }
-}
-
-/// The kernel's metrics of this process (proc(5)); zero where they cannot be read.
-struct ProcessMetrics {
-    var residentBytes = 0
-    var openDescriptors = 0
-    var maximumDescriptors = 0
-    var cpuSeconds = 0.0
-
-    static func now() -> ProcessMetrics {
-        var metrics = ProcessMetrics()
-        if let text = read("/proc/self/statm"),
-            let pages = text.split(separator: " ").dropFirst().first.flatMap({ Int($0) })
-        {
-            metrics.residentBytes = pages * Int(sysconf(Int32(_SC_PAGESIZE)))
-        }
-        metrics.openDescriptors = countDescriptors()
-        var limit = rlimit()
-        if getrlimit(__rlimit_resource_t(UInt32(RLIMIT_NOFILE.rawValue)), &limit) == 0 {
-            metrics.maximumDescriptors = Int(clamping: limit.rlim_cur)
-        }
-        var usage = rusage()
-        if getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage) == 0 {
-            metrics.cpuSeconds = seconds(usage.ru_utime) + seconds(usage.ru_stime)
-        }
-        return metrics
-    }
-
-    private static func seconds(_ time: timeval) -> Double {
-        Double(time.tv_sec) + Double(time.tv_usec) / 1e6
-    }
-
-    private static func countDescriptors() -> Int {
-        guard let directory = opendir("/proc/self/fd") else { return 0 }
-        defer { closedir(directory) }
-        // Three entries do not count: ".", ".." and the descriptor by which the directory is read.
-        var count = -3
-        while readdir(directory) != nil { count += 1 }
-        return max(0, count)
-    }
-
-    private static func read(_ path: String) -> String? {
-        guard let file = fopen(path, "r") else { return nil }
-        defer { fclose(file) }
-        var buffer = [UInt8](repeating: 0, count: 256)
-        let count = fread(&buffer, 1, buffer.count, file)
-        return String(decoding: buffer.prefix(count), as: UTF8.self)
     }
 }

@@ -60,11 +60,11 @@ final class TracedSession: StoreSession {
         trace("change definitions", completion, { $0.failure }) { base.write(change, $0) }
     }
 
-    /// Performs an operation in a span of its own, if the request's trace is recorded. The completion runs in the
-    /// request's span again, so that the spans that it begins are children of that span.
+    /// Performs an operation of the store in a span of its own, if the trace of the request is recorded. The completion
+    /// runs in the span of the request again, so that spans which the completion begins become children of that span.
     ///
     /// - Parameters:
-    ///   - size: the number of changes or events, which the span has if there are several.
+    ///   - size: the number of changes or events. The span has this attribute if it is greater than 1.
     ///   - failure: returns the error of the outcome, if any.
     ///   - work: performs the operation, and calls the completion that it is given.
     private func trace<Outcome>(

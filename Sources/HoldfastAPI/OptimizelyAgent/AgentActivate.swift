@@ -46,14 +46,14 @@ struct ActivateEndpoint {
 
 /// The request of `POST /v1/activate`.
 struct ActivateRequest: Sendable {
-    /// An experiment or flag of the query, after the look-up in a datafile.
+    /// An experiment or flag of the query, as it was found in a datafile.
     enum Subject: Sendable {
         case known(DecisionQuery.Activated)
         case unknownExperiment(Identifier)
         case unknownFlag(Identifier)
     }
 
-    /// An element of the query, before the look-up in a datafile.
+    /// An element of the query, as the request names it.
     private enum Name: Sendable {
         case allExperiments
         case allFlags
@@ -64,7 +64,8 @@ struct ActivateRequest: Sendable {
     let user: User
     private let names: [Name]
     private let sendsImpressions: Bool
-    /// Restricts the response to entries that are enabled, or not enabled; `nil` for all.
+    /// Whether only enabled entries (`true`), or only entries that are not enabled (`false`), are in the response;
+    /// `nil` for all entries.
     let enabled: Bool?
 
     init(_ request: AgentRequest) throws(AgentError) {
@@ -79,8 +80,8 @@ struct ActivateRequest: Sendable {
         }
     }
 
-    /// The query for the decisions. It looks the subjects up in the datafile that decides, which may be newer than that
-    /// of the request.
+    /// The query for the decisions. It finds the subjects in the datafile that is used for the decisions, which may be
+    /// newer than that of the request.
     var query: DecisionQuery {
         let activation = DecisionQuery.Subject.activation { [self] datafile in
             subjects(in: datafile).compactMap { if case .known(let subject) = $0 { subject } else { nil } }
@@ -88,6 +89,7 @@ struct ActivateRequest: Sendable {
         return DecisionQuery(for: user, activation, options: sendsImpressions ? [] : .disableDecisionEvent)
     }
 
+    /// Parses `type`, `experimentKey` and `featureKey`.
     private static func names(_ query: AgentQuery) throws(AgentError) -> [Name] {
         var names: [Name] = []
         for type in query.values("type") {
@@ -102,7 +104,7 @@ struct ActivateRequest: Sendable {
         return names
     }
 
-    /// Whether the datafile lacks something that the query names.
+    /// Whether the query names an experiment or a flag that the datafile lacks.
     func namesUnknown(_ datafile: Datafile) -> Bool {
         names.contains { name in
             switch name {
@@ -113,16 +115,16 @@ struct ActivateRequest: Sendable {
         }
     }
 
-    /// Looks up the experiments and flags in the query, each key once. The Agent collects subjects by key, so if an
-    /// experiment and a flag share a key, the later one counts.
+    /// Finds the experiments and flags of the query in a datafile, each key once. The Agent collects subjects by key.
+    /// So if an experiment and a flag have the same key, the later one counts.
     func subjects(in datafile: Datafile) -> [Subject] {
         var subjects: [Subject] = []
-        var places: [Identifier: Int] = [:]
+        var indices: [Identifier: Int] = [:]
         func add(_ key: Identifier, _ subject: Subject) {
-            if let place = places[key] {
-                subjects[place] = subject
+            if let index = indices[key] {
+                subjects[index] = subject
             } else {
-                places[key] = subjects.count
+                indices[key] = subjects.count
                 subjects.append(subject)
             }
         }

@@ -8,8 +8,8 @@ struct AudienceTexts {
     private let audiences: [(id: String, name: String, conditions: JSONValue)]
     /// The names of the audiences by their ids.
     private let names: [Identifier: String]
-    /// The `audienceConditions` of experiments that are arrays, by experiment id. Like the Agent, this type does not
-    /// describe `audienceIds`.
+    /// The `audienceConditions` of experiments, if they are arrays, by the id of the experiment. Like the Agent, this
+    /// type does not describe `audienceIds`.
     private let conditions: [Identifier: [JSONValue]]
 
     init(_ datafile: Datafile) {
@@ -18,6 +18,7 @@ struct AudienceTexts {
         var names: [Identifier: String] = [:]
         for audience in source.objects("typedAudiences") + source.objects("audiences") {
             let id = audience["id"]?.string ?? ""
+            // Optimizely adds this audience for SDKs that cannot read typed audiences.
             guard id != "$opt_dummy_audience", names[Identifier(id)] == nil else { continue }
             let name = audience["name"]?.string ?? ""
             names[Identifier(id)] = name

@@ -6,8 +6,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /v1/batch`: many operations in one request. They start in their order, except those that must wait for newer
-/// definitions. The responses are in the order of the operations.
+/// `POST /v1/batch`: many operations in one request. They start in the order of the request, except those that must
+/// wait for newer definitions. The responses are in the order of the operations.
 struct BatchEndpoint {
     let operations: [AgentOperation]
     let projects: ProjectView
@@ -22,13 +22,13 @@ struct BatchEndpoint {
         let origin = RequestOrigin(request)
         let secret = tokenSecret(authorization: request.field("authorization"), apiKey: request.field("x-api-key"))
         let startedAt = systemWallClock()
-        // The size of all previous responses in bytes.
+        // The size in bytes of all responses so far.
         var bytes = 0
         let responses = try await call.map(batch.indices) { index async -> BatchResponse in
-            guard bytes <= BatchResponse.byteLimit else { return BatchResponse(.notDone) }
+            guard bytes <= BatchResponse.byteLimit else { return BatchResponse(.notPerformed) }
             let response = await perform(batch[index], secret, origin, call)
             bytes += response.json.count
-            return BatchResponse(bytes <= BatchResponse.byteLimit ? response : .tooLongTogether)
+            return BatchResponse(bytes <= BatchResponse.byteLimit ? response : .beyondLimit)
         }
         return BatchResponse.encode(batch, responses, requestID: origin.id.description, startedAt: startedAt)
             .httpResponse
@@ -58,7 +58,7 @@ struct BatchEndpoint {
         return batch
     }
 
-    /// Performs one operation of a batch, with its own check of token and scope.
+    /// Performs one operation of a batch. Its token and scope are checked like those of a request of its own.
     ///
     /// - Parameters:
     ///   - batchSecret: the secret of the batch, for an operation without a secret of its own.
@@ -97,7 +97,7 @@ struct BatchEndpoint {
         _ secret: Substring?, to operation: AgentOperation, of origin: RequestOrigin
     ) throws(AgentError) -> Admission {
         do throws(AccessRefusal) {
-            return try gate.admit(
+            return try gate.admitOperation(
                 secret: secret, to: .token(operation.scope), path: operation.path, method: operation.method, of: origin)
         } catch {
             throw AgentError(error.problem)
@@ -154,6 +154,8 @@ struct BatchOperation {
         headers = try operation.textMap("headers")
     }
 
+    /// Returns the value of a header field of the operation.
+    ///
     /// - Parameter name: in lower case.
     func header(_ name: String) -> String? {
         headers.first { $0.name.lowercased() == name }?.value
@@ -185,13 +187,16 @@ private struct BatchResponse: Sendable {
     static let byteLimit = 16 << 20
 
     private let response: AgentResponse
+    /// The time at which the operation ended.
     private let endedAt = systemWallClock()
 
     init(_ response: AgentResponse) {
         self.response = response
     }
 
-    /// - Parameter requestID: the batch's request id, for operations without one.
+    /// Returns the response to the whole batch.
+    ///
+    /// - Parameter requestID: the request id of the batch, for operations without one.
     static func encode(
         _ operations: [BatchOperation], _ responses: [BatchResponse], requestID: String, startedAt: Instant
     ) -> AgentResponse {
@@ -229,11 +234,12 @@ private struct BatchResponse: Sendable {
 }
 
 extension AgentResponse {
-    fileprivate static let tooLongTogether = AgentError(
+    /// The response to the operation whose response exceeds the limit.
+    fileprivate static let beyondLimit = AgentError(
         .unprocessableContent, "the responses of a batch must be at most \(BatchResponse.byteLimit) bytes together"
     ).response
     /// The response to an operation that was not performed, because the previous responses exceeded the limit.
-    fileprivate static let notDone = AgentError(
+    fileprivate static let notPerformed = AgentError(
         .unprocessableContent,
         "the responses of a batch must be at most \(BatchResponse.byteLimit) bytes together; this operation was not performed"
     ).response

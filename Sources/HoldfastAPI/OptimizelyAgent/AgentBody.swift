@@ -4,8 +4,8 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// The JSON body of an Agent operation, which is read in the way in which Go decodes a struct: names are
-/// case-insensitive, `null` means absent, unknown members are ignored, and a known member of the wrong type is refused.
+/// The JSON body of an Agent operation. It is read as Go decodes a struct: names are case-insensitive, `null` means
+/// absent, unknown members are ignored, and a known member of the wrong type is refused.
 struct AgentBody {
     private let object: JSONObject
 
@@ -42,6 +42,7 @@ struct AgentBody {
         try self.init(value)
     }
 
+    /// - Throws: 415 if the media type is not JSON.
     static func checkContentType(_ contentType: String?) throws(AgentError) {
         // A fast path for the value that nearly all clients send.
         if contentType == "application/json" { return }
@@ -55,7 +56,7 @@ struct AgentBody {
 
     /// Returns a member by its name, or else by its name in another case; `nil` if it is absent or null.
     private func member(_ name: String) -> JSONValue? {
-        guard let value = object[name] ?? memberIgnoringCase(name), !value.isNull else { return .none }
+        guard let value = object[name] ?? memberIgnoringCase(name), !value.isNull else { return nil }
         return value
     }
 

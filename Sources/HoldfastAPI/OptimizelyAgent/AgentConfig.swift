@@ -79,7 +79,9 @@ struct ConfigEncoder {
         writer.endObject()
     }
 
-    /// - Parameter flag: the flag whose variables the variations have.
+    /// Writes an experiment.
+    ///
+    /// - Parameter flag: the flag whose variables the variations have; `nil` if no flag uses the experiment.
     private mutating func append(_ experiment: Experiment, of flag: Flag?) {
         writer.beginObject()
         writer.member("id", experiment.id.string)
@@ -92,6 +94,7 @@ struct ConfigEncoder {
         writer.endObject()
     }
 
+    /// Writes a variation with the values of all variables of the flag.
     private mutating func append(_ variation: Variation, of flag: Flag?) {
         writer.key(text: variation.key.string)
         writer.beginObject()
@@ -100,20 +103,21 @@ struct ConfigEncoder {
         writer.member("featureEnabled", variation.isFeatureEnabled)
         writer.key("variablesMap")
         writer.beginObject()
-        let own = variation.variableValues
-        let shared = flag?.variables ?? []
-        for variable in shared {
-            append(variable, value: variation.isFeatureEnabled ? own[variable.id] : nil)
+        let values = variation.variableValues
+        let variablesOfFlag = flag?.variables ?? []
+        for variable in variablesOfFlag {
+            append(variable, value: variation.isFeatureEnabled ? values[variable.id] : nil)
         }
         // The Agent also lists variables of other flags, and variables of no flag under an empty key.
-        var keys = Set(shared.map(\.key))
-        for (id, value) in own.sorted(by: { $0.key < $1.key }) where keys.insert(variables[id]?.key ?? "").inserted {
+        var keys = Set(variablesOfFlag.map(\.key))
+        for (id, value) in values.sorted(by: { $0.key < $1.key }) where keys.insert(variables[id]?.key ?? "").inserted {
             append(variables[id], id, value)
         }
         writer.endObject()
         writer.endObject()
     }
 
+    /// Writes a flag with its rules, variables and experiments.
     private mutating func append(_ flag: Flag) {
         writer.key(text: flag.key.string)
         writer.beginObject()
@@ -139,11 +143,15 @@ struct ConfigEncoder {
 // MARK: - Variables, attributes and events
 
 extension ConfigEncoder {
-    /// - Parameter value: `nil` for the default.
+    /// Writes a variable.
+    ///
+    /// - Parameter value: the value; `nil` for the default.
     private mutating func append(_ variable: Variable, value: String?) {
         append(variable, variable.id, value ?? variable.defaultValue)
     }
 
+    /// Writes the value of a variable.
+    ///
     /// - Parameter variable: `nil` for a variable that no flag has.
     private mutating func append(_ variable: Variable?, _ id: Identifier, _ value: String) {
         let key = variable?.key.string ?? ""

@@ -57,6 +57,7 @@ struct DecideEndpoint {
 
 /// The request of `POST /v1/decide`.
 struct DecideRequest: Sendable {
+    /// The form of the response.
     enum Form {
         /// The response is an array of decisions for all flags.
         case all
@@ -98,8 +99,8 @@ struct DecideRequest: Sendable {
             for: user, anonymousID: anonymousID, form == .all ? .allFlags : .flags(flagKeys), options: options)
     }
 
-    /// Options for the cache of contextual bandits. They have no effect here, because the variations of this server are
-    /// sticky.
+    /// Options for the cache of contextual bandits. They have no effect, because this server has no such cache: the
+    /// variations of bandits are sticky.
     private static let withoutEffect: Set = ["IGNORE_CMAB_CACHE", "RESET_CMAB_CACHE", "INVALIDATE_USER_CMAB_CACHE"]
 
     private static func options(_ names: [String]) throws(AgentError) -> DecideOptions {
@@ -113,6 +114,7 @@ struct DecideRequest: Sendable {
         return options
     }
 
+    /// Parses `forcedDecisions`: the variations that the caller wants for flags or rules.
     private static func forcedDecisions(_ body: AgentBody) throws(AgentError) -> [ForcedDecision] {
         var decisions: [ForcedDecision] = []
         for element in try body.list("forcedDecisions") {
@@ -179,53 +181,5 @@ struct DecisionEncoder {
             let rule = datafile.flag(key: flagKey)?.rollout?.rules.first(where: { $0.key == ruleKey })
         else { return false }
         return rule.id == rule.key
-    }
-}
-
-// MARK: - Go's format of JSON
-
-extension JSONWriter {
-    /// Writes a value in Go's format, in which whole numbers have no fraction.
-    mutating func agentValue(_ value: JSONValue) {
-        switch value {
-        case .number(let number): shortest(number)
-        case .array(let elements):
-            beginArray()
-            for element in elements { agentValue(element) }
-            endArray()
-        case .object(let object):
-            agentObject(object)
-        case .null, .bool, .integer, .string:
-            self.value(value)
-        }
-    }
-
-    /// Writes an object whose values are in Go's format.
-    mutating func agentObject(_ object: JSONObject) {
-        beginObject()
-        for member in object {
-            key(text: member.key)
-            agentValue(member.value)
-        }
-        endObject()
-    }
-
-    /// Writes the member `variables`, unless there are none.
-    mutating func agentVariables(_ variables: [VariableValue]) {
-        guard !variables.isEmpty else { return }
-        key("variables")
-        beginObject()
-        for variable in variables {
-            key(text: variable.key.string)
-            agentValue(variable.value)
-        }
-        endObject()
-    }
-
-    /// Returns a text in double quotes, for messages.
-    static func quoted(_ text: String) -> String {
-        var writer = JSONWriter()
-        writer.string(text)
-        return String(decoding: writer.finish(), as: UTF8.self)
     }
 }

@@ -7,6 +7,7 @@ internal import Synchronization
 /// Sends the Agent's notifications about decisions and events of this process to its listeners, the open streams of
 /// ``AgentNotificationsEndpoint``. Thread-safe: handlers of all event loops send.
 final class AgentNotifications: Sendable {
+    /// The kind of a notification, by its name in `?filter=`.
     enum Kind: String, CaseIterable {
         case decision, track
         case configUpdate = "project_config_update"
@@ -18,12 +19,13 @@ final class AgentNotifications: Sendable {
         /// Whether lines of JSON are sent in place of server-sent events.
         let isRaw: Bool
 
-        /// Returns a notification as the stream has it.
-        func event(_ json: [UInt8]) -> [UInt8] {
+        /// Returns a notification as it is written to the stream.
+        func encode(_ json: [UInt8]) -> [UInt8] {
             isRaw ? json + Array("\n".utf8) : Array("data: ".utf8) + json + Array("\n\n".utf8)
         }
     }
 
+    /// An open stream, and the notifications that its client wants.
     private struct Listener {
         weak var stream: ChangeStream?
         let sdkKey: String
@@ -31,21 +33,21 @@ final class AgentNotifications: Sendable {
     }
 
     private let listeners = Mutex<[Listener]>([])
-    /// Whether there may be a listener. Without one, a decision only reads this flag.
-    private let isUsed = Atomic(false)
+    /// Whether there may be a listener. Without one, a decision need not lock ``listeners``.
+    private let hasListeners = Atomic(false)
 
     /// Adds a listener. It is removed after its stream was closed.
     func add(_ stream: ChangeStream, sdkKey: String, _ format: Format) {
         listeners.withLock { $0.append(Listener(stream: stream, sdkKey: sdkKey, format: format)) }
-        isUsed.store(true, ordering: .relaxed)
+        hasListeners.store(true, ordering: .relaxed)
     }
 
     /// Sends a notification to the listeners of a project. The notifications of one event loop stay in order.
     func send(_ kind: Kind, of project: Project, _ write: (inout JSONWriter) -> Void) {
-        guard isUsed.load(ordering: .relaxed) else { return }
+        guard hasListeners.load(ordering: .relaxed) else { return }
         let found = listeners.withLock { listeners -> [(ChangeStream, Format)] in
             listeners.removeAll { $0.stream == nil }
-            isUsed.store(!listeners.isEmpty, ordering: .relaxed)
+            hasListeners.store(!listeners.isEmpty, ordering: .relaxed)
             return listeners.compactMap { listener in
                 guard listener.sdkKey == project.sdkKey, listener.format.kinds.contains(kind) else { return nil }
                 return listener.stream.map { ($0, listener.format) }
@@ -55,7 +57,7 @@ final class AgentNotifications: Sendable {
         var writer = JSONWriter()
         write(&writer)
         let json = writer.finish()
-        for (stream, format) in found { stream.add(format.event(json)) }
+        for (stream, format) in found { stream.add(format.encode(json)) }
     }
 }
 
@@ -93,14 +95,14 @@ extension AgentNotifications.Format {
         writer.member("Type", AgentNotifications.Kind.configUpdate.rawValue)
         writer.member("Revision", project.datafile.revision)
         writer.endObject()
-        return event(writer.finish())
+        return encode(writer.finish())
     }
 }
 
 extension AgentNotifications {
     /// Sends the decisions of `/v1/decide`.
     func send(_ decisions: Decisions, to query: DecisionQuery) {
-        guard isUsed.load(ordering: .relaxed) else { return }
+        guard hasListeners.load(ordering: .relaxed) else { return }
         let datafile = decisions.project.datafile
         for decision in decisions.flags {
             let isDispatched =
@@ -122,7 +124,7 @@ extension AgentNotifications {
 
     /// Sends the decisions of `/v1/activate`. An experiment without a variation is not a decision.
     func send(activated decisions: Decisions, of user: User) {
-        guard isUsed.load(ordering: .relaxed) else { return }
+        guard hasListeners.load(ordering: .relaxed) else { return }
         for decision in decisions.experiments {
             guard let variation = decision.variation else { continue }
             send(.decision, of: decisions.project) { writer in

@@ -4,7 +4,7 @@ import Storage
 
 /// The API of Optimizely Agent: the same paths, names, statuses and JSON. Errors are `{"error":"…"}`.
 ///
-/// Each operation is a handler of an ``AgentRequest``, so that it can be called alone or in a batch.
+/// Each operation is a handler of an ``AgentRequest``, so that it can be called by a request of its own or in a batch.
 struct AgentProtocol: WireProtocol {
     let routes: [APIRoute]
     let pathPrefixes: [String]
@@ -42,7 +42,7 @@ struct AgentProtocol: WireProtocol {
             AgentOperation(.post, "/v1/activate", scope: .client, activate.post),
             AgentOperation(.post, "/v1/track", scope: .client, track.post),
             AgentOperation(.post, "/v1/override", scope: .admin, override.post),
-            AgentOperation(.post, "/v1/lookup", scope: .read, profile.lookUp),
+            AgentOperation(.post, "/v1/lookup", scope: .read, profile.load),
             AgentOperation(.post, "/v1/save", scope: .write, profile.save),
             AgentOperation(.get, "/v1/config", scope: .read, config.get),
             AgentOperation(.get, "/v1/datafile", scope: .read, datafile.get),

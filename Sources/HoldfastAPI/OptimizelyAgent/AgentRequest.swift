@@ -3,13 +3,13 @@ import Definitions
 import HTTPServer
 import HoldfastCore
 
-/// A request for an Agent operation, either alone or in a batch.
+/// A request for an operation of the Agent: a request of its own, or an operation of a batch.
 struct AgentRequest {
     let project: Project
     let query: AgentQuery
     let body: AgentBody
     let caller: Caller
-    /// ``Call/isUpToDate``
+    /// Whether this server has every definition that was stored when the request arrived; see ``Call/isUpToDate``.
     let isUpToDate: Bool
 }
 
@@ -82,10 +82,10 @@ struct AgentOperation {
     let path: String
     let scope: Token.Scope
     let perform: Handler
-    /// See ``init(_:_:scope:_:callback:)``.
+    /// Responds like ``perform``, but without the cost of a task; `nil` if there is no such handler.
     private let callback: ((AgentRequest, Call) throws -> Void)?
 
-    /// ``APIRoute/isAnsweredByEdges``
+    /// Whether an edge performs the operation itself; see ``APIRoute/isAnsweredByEdges``.
     var isAnsweredByEdges: Bool { scope != .admin }
 
     /// - Parameter callback: responds like `perform`, but without the cost of a task.

@@ -1,5 +1,4 @@
 import Bucketing
-import Glibc
 import HTTPServer
 import JSON
 import Storage
@@ -78,12 +77,13 @@ struct AgentResponse: Sendable {
         fields = []
     }
 
+    /// A response with JSON, in which markup is escaped as by Go.
     init(
         _ status: Status = .ok, _ writer: consuming JSONWriter, fields: [(name: StaticString, value: String)] = []
     ) {
         self.status = status
         writer.endLine()
-        json = Self.escapingMarkup(writer.finish())
+        json = GoJSON.escapingMarkup(writer.finish())
         entityTag = nil
         self.fields = fields
     }
@@ -95,31 +95,5 @@ struct AgentResponse: Sendable {
             status, contentType: "application/json; charset=utf-8", entityTag: entityTag, body: .bytes(json))
         response.fields = fields
         return response
-    }
-
-    /// Escapes `<`, `>` and `&` as Go's `encoding/json` does. In JSON they occur only within strings.
-    private static func escapingMarkup(_ json: [UInt8]) -> [UInt8] {
-        let hasMarkup = json.withUnsafeBytes { bytes in
-            bytes.baseAddress.map { base in
-                markup.contains { memchr(base, Int32($0), bytes.count) != nil }
-            } ?? false
-        }
-        guard hasMarkup else { return json }
-        var escaped: [UInt8] = []
-        escaped.reserveCapacity(json.count + 64)
-        for byte in json {
-            if isMarkup(byte) {
-                escaped.append(contentsOf: "\\u00\(String(byte, radix: 16))".utf8)
-            } else {
-                escaped.append(byte)
-            }
-        }
-        return escaped
-    }
-
-    private static let markup = Array("<>&".utf8)
-
-    private static func isMarkup(_ byte: UInt8) -> Bool {
-        byte == UInt8(ascii: "<") || byte == UInt8(ascii: ">") || byte == UInt8(ascii: "&")
     }
 }

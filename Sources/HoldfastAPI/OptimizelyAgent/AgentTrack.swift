@@ -8,8 +8,8 @@ import Synchronization
 
 /// `POST /v1/track`: records that a user reached a goal, which is the event's key. Responds when the event is durable.
 ///
-/// Unlike with the Agent, the datafile need not declare the event, because experiments created over HTTP have no
-/// declared events. If the datafile declares events but not this one, the event is recorded, and the response has the
+/// The Agent records only events that the datafile declares. Here any event is recorded, because experiments created
+/// over HTTP have no declared events. If the datafile declares events but not this one, the response also has the
 /// Agent's error, because the key may be misspelt.
 struct TrackEndpoint {
     let services: Services

@@ -5,13 +5,15 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /v1/lookup` and `POST /v1/save`: profiles in the format of the Agent. Unlike with the Agent, a save merges,
-/// and a save without a map is refused, so that a server cannot delete assignments of another server.
+/// `POST /v1/lookup` and `POST /v1/save`: profiles in the format of the Agent.
+///
+/// The Agent replaces the stored profile by the saved one. Here a save merges into the profile, and a save without a
+/// map is refused, so that a server cannot delete the assignments of another server.
 struct AgentProfileEndpoints {
     let store: any StoreSession
 
     /// `POST /v1/lookup`
-    func lookUp(_ request: AgentRequest) async throws -> AgentResponse {
+    func load(_ request: AgentRequest) async throws -> AgentResponse {
         let userID = try request.body.userID()
         return Self.response(userID, try await completed { store.profile(of: userID, $0) })
     }
@@ -62,17 +64,18 @@ struct OverrideEndpoint {
     let store: any StoreSession
     let catalog: ProjectCatalog
 
-    /// Responds once this process uses the override.
+    /// Stores the override, and responds when this process uses it.
     func post(_ request: AgentRequest) async throws -> AgentResponse {
-        let asked = try OverrideRequest(request.body)
-        let warning = asked.warning(in: request.project.datafile)
+        let override = try OverrideRequest(request.body)
+        let warning = override.warning(in: request.project.datafile)
+        // Another server may have just defined the experiment or the variation.
         guard request.isUpToDate || warning == nil else { throw AgentError.undefined }
         let former = try await store.write(
             .forceVariation(
-                asked.variationKey, experimentKey: asked.experimentKey, userID: asked.userID,
+                override.variationKey, experimentKey: override.experimentKey, userID: override.userID,
                 sdkKey: request.project.sdkKey, by: request.caller.author))
         try await catalog.refresh()
-        return asked.response(former, warning)
+        return override.response(former, warning)
     }
 }
 
@@ -105,7 +108,11 @@ private struct OverrideRequest: Sendable {
         return experiment.variation(key: variationKey) == nil ? "variationKey not found in configuration" : nil
     }
 
-    /// - Parameter former: the variation that was forced before; `nil` if none was.
+    /// Returns the response, with the messages of the Agent.
+    ///
+    /// - Parameters:
+    ///   - former: the variation that was forced before; `nil` if none was.
+    ///   - warning: see ``warning(in:)``.
     func response(_ former: Identifier?, _ warning: String?) -> AgentResponse {
         var messages: [String] = []
         if variationKey == nil {

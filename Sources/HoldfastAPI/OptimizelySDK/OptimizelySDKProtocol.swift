@@ -28,15 +28,17 @@ struct OptimizelySDKProtocol: WireProtocol {
     }
 }
 
-/// `GET /datafiles/{sdk_key}.json`: the active datafile, byte for byte as it was uploaded, or as it was generated,
-/// without members that only Holdfast uses.
+/// `GET /datafiles/{sdk_key}.json`: the active datafile. An uploaded datafile is sent byte for byte. A generated one is
+/// sent without the members that only Holdfast uses.
 struct SDKDatafileEndpoint {
     let services: Services
     let projects: ProjectView
 
-    /// The time after an activation during which responses do not have its time as their date. Dates have a precision
-    /// of seconds: if two datafiles were activated within one second, a client would never get the second one. This
-    /// time is longer than a server takes to notice the activation by another server.
+    /// The time after an activation in which `Last-Modified` does not have the time of the activation.
+    ///
+    /// Dates have a precision of seconds. If a second datafile is activated within the same second, a client with the
+    /// date of the first would never get the second. The settling time is also longer than a server takes to notice an
+    /// activation by another server.
     private static let settlingTime = TimeSpan.seconds(2)
 
     /// Responds with 304 if the client has the datafile, by `If-None-Match` or by `If-Modified-Since`. The Python SDK
@@ -46,19 +48,19 @@ struct SDKDatafileEndpoint {
             throw CoreError(.invalid, "the SDK key in the path must be UTF-8")
         }
         let project = try projects.project(named: sdkKey, for: call.access)
-        // A client sends the date that it has received, which may be from before or after the settling time.
-        let early = Self.date(of: project.contentHash)
-        let settled =
-            project.storedAt + Self.settlingTime <= services.store.clock.now()
-            ? HTTPDate.text(secondsSince1970: project.storedAt.secondsSince1970) : nil
+        let contentDate = Self.date(of: project.contentHash)
+        let isSettled = project.storedAt + Self.settlingTime <= services.store.clock.now()
+        let activationDate =
+            isSettled ? HTTPDate.text(secondsSince1970: project.storedAt.secondsSince1970) : nil
         // Caches must revalidate each time, so that a client gets a change within its polling interval.
         let fields: [(name: StaticString, value: String)] = [
-            ("Cache-Control", "no-cache"), ("Last-Modified", settled ?? early),
+            ("Cache-Control", "no-cache"), ("Last-Modified", activationDate ?? contentDate),
         ]
-        // Compares dates for equality, because clocks may be set back. `If-None-Match` takes precedence (RFC 9110
-        // §13.1.3); the server compares it.
+        // `If-None-Match` takes precedence (RFC 9110 §13.1.3). The server compares it with the entity tag.
         let date = request.field("if-none-match") == nil ? request.field("if-modified-since") : nil
-        let isKnown = date != nil && (date == settled || date == early)
+        // Compares dates for equality, because clocks may be set back. The client may have received its date within the
+        // settling time or after it.
+        let isKnown = date != nil && (date == activationDate || date == contentDate)
         guard !isKnown else {
             var response = Response(.notModified, entityTag: project.entityTag)
             response.fields = fields
@@ -72,8 +74,8 @@ struct SDKDatafileEndpoint {
         return response
     }
 
-    /// Returns a date before 1988 that identifies a content, for responses before the ``settlingTime`` has passed.
-    /// Clients can revalidate with it, and it never equals a time of activation.
+    /// Returns a date that identifies a content, for responses within the ``settlingTime``. Clients can revalidate with
+    /// it. It never equals a time of activation, because it is before 1988: the number of seconds has 29 bits.
     private static func date(of contentHash: UInt64) -> String {
         HTTPDate.text(secondsSince1970: Int64(contentHash >> 35))
     }

@@ -9,8 +9,9 @@ import Storage
 ///
 /// Unknown members are ignored, as the published contract requires. A fault of one event does not affect the others.
 ///
-/// An SDK reports a decision and the time of its effect apart: a snapshot lists decisions, and its events
-/// `campaign_activated` name the campaigns of those that took effect. All other events are goals.
+/// An SDK reports a decision and the time of its effect separately. A snapshot lists decisions; the events
+/// `campaign_activated` of the snapshot name the campaigns of the decisions that took effect, and the times. All other
+/// events are goals.
 struct SDKEventBatch {
     typealias Events = [Result<UserEvent, CoreError>]
 
@@ -18,7 +19,7 @@ struct SDKEventBatch {
     /// The projects to which the events may belong; the payload has no SDK key.
     private let projects: [Project]
     private let now: Instant
-    /// The size in bytes of the visitors' attributes in the details of all previous events.
+    /// The size in bytes of the visitors' attributes in the details of all events so far.
     private var attributeBytes = 0
     /// The faults of amounts that were ignored since the last call of ``takeIgnoredAmounts()``.
     private var ignoredAmounts: [CoreError] = []
@@ -75,6 +76,7 @@ struct SDKEventBatch {
         return ignoredAmounts
     }
 
+    /// The user of a visitor element, with the attributes for the details of its events.
     private struct Visitor {
         let userID: Identifier
         let hasAttributes: Bool
@@ -122,8 +124,10 @@ struct SDKEventBatch {
         append(activations, of: visitor, in: place, to: &events)
     }
 
-    /// Returns the `timestamp`; the current time if it is absent or ahead, because the clock of a phone may be wrong,
-    /// and the protocol cannot report that.
+    /// Returns the `timestamp`; the current time if the timestamp is absent or in the future. The clock of a phone may
+    /// be wrong, and the protocol has no way to report this to the sender.
+    ///
+    /// - Throws: 400 if the timestamp is not a number, 422 if it is too old.
     private func happenedAt(_ event: JSONObject, at place: JSONPointer) throws(CoreError) -> Instant {
         guard let value = event["timestamp"], !value.isNull else { return now }
         guard let milliseconds = value.integer ?? value.double.flatMap({ Int64(exactly: $0.rounded()) }) else {
@@ -189,8 +193,8 @@ extension SDKEventBatch {
             let place = snapshot.appending("decisions").appending(index)
             do throws(CoreError) {
                 let decision = try decision.payload("a decision", at: place)
-                // Without an experiment id, a decision is of a holdout, or of a delivery to everyone else, which is not
-                // an experiment.
+                // A decision without an experiment id is of a holdout, or of a delivery to everyone else. Deliveries
+                // are not experiments, so they have no exposures.
                 let reportedID = try decision.optionalText("experiment_id", in: place) ?? ""
                 guard let experimentID = reportedID.isEmpty ? holdoutID(of: decision) : reportedID else { continue }
                 guard !projects.contains(where: { $0.delivers(experimentID: Identifier(experimentID)) }) else {
@@ -236,7 +240,7 @@ extension SDKEventBatch {
             variationKey: name("variation_key").map { Identifier($0) }, payload: payload.finish())
     }
 
-    /// Reads any other event as a goal.
+    /// Reads an event other than `campaign_activated` as a goal.
     private mutating func goal(
         _ event: JSONObject, of visitor: Visitor, _ happenedAt: Instant, at place: JSONPointer
     ) throws(CoreError) -> GoalEvent {
@@ -255,8 +259,9 @@ extension SDKEventBatch {
             payload: payload(event, visitor))
     }
 
-    /// Returns the `value`, or else the `revenue`, a whole number of cents. If the event has neither, the SDK found no
-    /// number in the tags of these names; the tags then count as for `/v1/track`.
+    /// Returns the amount of a goal: the `value`, or else the `revenue`, a whole number of cents. An event has neither
+    /// if the SDK found no number in the tags `value` and `revenue`. The amount is then read from the tags, as for
+    /// `/v1/track`.
     private mutating func value(_ event: JSONObject, at place: JSONPointer) throws(CoreError) -> Double {
         guard (event["value"] ?? .null).isNull, (event["revenue"] ?? .null).isNull else {
             return try EventAmount.first(of: ["value", "revenue"], in: event, at: place)

@@ -8,8 +8,8 @@ import Storage
 /// `POST /predict/{rule_id}`: the variation of a user in an experiment of a contextual bandit (`cmab`). SDKs and the
 /// Agent request it after they have found the user to be in the audience and the traffic.
 ///
-/// The variation is sticky. Users are split by the experiment's weights, which its bandit changes by results. The
-/// weights are the same for all users, so `attributes` and `cmabUUID` are not used.
+/// The variation is sticky. Users are split by the weights of the experiment, which its bandit changes by the results.
+/// The weights are the same for all users, so `attributes` and `cmabUUID` are not used.
 struct SDKPredictionEndpoint {
     let decisions: StickyDecisionService
     let projects: ProjectView
@@ -41,7 +41,9 @@ struct SDKPredictionEndpoint {
         return .json(writer.finish())
     }
 
-    /// - Throws: 404 if no project has the rule, 409 if several projects have it.
+    /// Returns the project whose datafile has the experiment of a rule.
+    ///
+    /// - Throws: 404 if no project has the experiment, 409 if several projects have it.
     private func project(
         with ruleID: Identifier, _ sdkKey: String?, _ access: ProjectAccess
     ) throws(CoreError) -> Project {

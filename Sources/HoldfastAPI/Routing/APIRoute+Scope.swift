@@ -1,18 +1,19 @@
 import HoldfastCore
 
 extension APIRoute {
-    /// The tokens that may call a route. ``AccessGate`` checks it before the handler is called.
+    /// The tokens with which a route may be called. ``AccessGate`` checks the caller's token before the handler is
+    /// called.
     enum Scope: Equatable, CustomStringConvertible {
         /// No token is required. The route must not reveal anything about users.
         case none
-        /// Any token is sufficient. For routes that both apps and dashboards need, and that do not reveal more than a
-        /// decision.
+        /// Any token is sufficient. For routes that both apps and dashboards need. They reveal no more than a decision
+        /// does.
         case anyToken
         /// Requires a token of a scope. The alternative scope is for programs that may call only a few routes; for
         /// example, one that exports data needs `export` and not `admin`.
         case token(Token.Scope, or: Token.Scope? = nil)
         /// Like ``token(_:or:)``, but the token must not be bound to projects. For routes about all projects, or about
-        /// the users of all.
+        /// users, who belong to all projects.
         case unbound(Token.Scope, or: Token.Scope? = nil)
         /// Requires a token of a scope, or one of scope `client`, which may use only some profiles. The handler must
         /// call ``Call/checkProfile(of:)``.
@@ -28,7 +29,7 @@ extension APIRoute {
             }
         }
 
-        /// The scopes of which one is required. Scopes that include them are not listed.
+        /// The scopes of which one is required. A scope that includes one of them is sufficient, but not listed.
         var needed: [Token.Scope] {
             switch self {
             case .none, .anyToken: []
@@ -50,7 +51,7 @@ extension APIRoute {
             return "the scope \(self) is required; the token '\(token.name)' has the scope \(token.scope)"
         }
 
-        /// Whether a token that is part of a web page, and so of scope `client`, may call the route.
+        /// Whether web pages may call the route. The tokens in pages have the scope `client`.
         var isForPages: Bool { self == .anyToken || needed.contains(.client) }
 
         var description: String {

@@ -4,7 +4,7 @@ import HTTPServer
 import HoldfastCore
 import Storage
 
-/// One line of Holdfast's route table: the method and path, the required scope, what the handler needs, and the
+/// One line of Holdfast's route table: the method and path, the required scope, the needs of the handler, and the
 /// handler. The required scope is part of the line, so that no route can lack one.
 ///
 /// ``route(of:gate:projects:)`` turns the line into a ``HTTPServer/Route`` of the server. For each request it checks
@@ -25,8 +25,8 @@ struct APIRoute {
     private let isConditional: Bool
     /// Whether the handler reads the query. Otherwise any parameter is refused.
     private let readsQuery: Bool
-    /// Whether an edge handles the request itself: from its copy, or by sending changes and events to the upstream.
-    /// Otherwise it forwards the request.
+    /// Whether an edge handles the request itself: it reads its copy, or sends changes and events to the upstream.
+    /// Otherwise the edge forwards the request to the upstream.
     private(set) var isAnsweredByEdges: Bool
     /// Whether the newest definitions are read before the handler is called; see ``withNewestDefinitions``.
     private var needsNewestDefinitions = false
@@ -36,9 +36,10 @@ struct APIRoute {
     private let bodyBytes: Int?
     private let handler: Handler
 
-    /// A handler may use the request only during the call. If it throws a ``DefinitionError`` that may be due to a
-    /// definition that another server has just stored, it is called again with the newest definitions. So a handler
-    /// must not have an effect before it throws such an error.
+    /// The function that handles a request. It may use the request only during the call.
+    ///
+    /// If it throws a ``DefinitionError``, it may be called again with the newest definitions. So it must throw such an
+    /// error before it has any effect.
     private enum Handler {
         /// Returns the response at once.
         case immediate((borrowing Request, Call) throws -> Response)
@@ -129,11 +130,14 @@ struct APIRoute {
 
     // MARK: Properties
 
+    /// Whether a request may change something.
+    var mayChangeState: Bool { changesState ?? !method.isSafe }
+
     /// Whether the handler receives the body in pieces.
     var isStreamed: Bool { if case .streamed = handler { true } else { false } }
 
-    /// Whether the response may take long to begin. This is not the case for routes that apps call, because apps do not
-    /// wait.
+    /// Whether the response may take long to begin, so that an edge waits longer for its upstream. Routes that apps
+    /// call respond quickly, because apps do not wait.
     var takesLong: Bool {
         if respondsLater || isStreamed { return true }
         return switch scope {
@@ -150,19 +154,7 @@ struct APIRoute {
     ///
     /// - Parameter wire: the protocol of the route, which has the credential and renders errors.
     func route(of wire: any WireProtocol, gate: AccessGate, projects: ProjectView) -> Route {
-        if case .streamed(let handle) = handler {
-            return Route(
-                method, pattern,
-                .streamed { [self] request, responder in
-                    do {
-                        let admission = try admit(request, of: wire, gate, setCaller: responder.setCaller)
-                        return try handle(request, Call(responder: responder, admission: admission, pattern: pattern))
-                    } catch {
-                        responder.send(wire.response(to: error, on: pattern))
-                        return nil
-                    }
-                })
-        }
+        if case .streamed(let handle) = handler { return streamedRoute(handle, of: wire, gate) }
         return Route(
             method, pattern, isVital: isVital, changesState: changesState, respondsLater: respondsLater,
             bodyBytes: bodyBytes,
@@ -187,7 +179,26 @@ struct APIRoute {
             })
     }
 
-    /// Calls the handler, calls it again with the newest definitions if it may have lacked one, and renders its errors.
+    /// Returns the route for the server, whose handler receives the body in pieces.
+    private func streamedRoute(
+        _ handle: @escaping (borrowing Request, Call) throws -> any BodyReceiver, of wire: any WireProtocol,
+        _ gate: AccessGate
+    ) -> Route {
+        Route(
+            method, pattern,
+            .streamed { [self] request, responder in
+                do {
+                    let admission = try admit(request, of: wire, gate, setCaller: responder.setCaller)
+                    return try handle(request, Call(responder: responder, admission: admission, pattern: pattern))
+                } catch {
+                    responder.send(wire.response(to: error, on: pattern))
+                    return nil
+                }
+            })
+    }
+
+    /// Calls the handler, and renders its errors. If the handler may have lacked a definition, reads the newest
+    /// definitions and calls the handler again.
     private func respond(
         to request: borrowing Request, _ call: Call, of wire: any WireProtocol, _ projects: ProjectView
     ) {
@@ -258,26 +269,32 @@ struct APIRoute {
         return admission
     }
 
-    /// Checks what the handler does not check itself.
+    /// Checks the parts of the request that the handler does not check itself.
     private func check(_ request: borrowing Request) throws {
-        if method != .get, let coding = request.contentCoding, coding != "identity", !acceptsGzip || coding != "gzip" {
-            // RFC 9110 §8.4 requires 415 for a coding that is not supported.
-            var problem = Problem(
-                .unsupportedMediaType, "the body must be sent without Content-Encoding; got '\(coding)'")
-            problem.fields = [("Accept-Encoding", acceptsGzip ? "gzip" : "identity")]
-            throw problem
-        }
-        if changesState ?? !method.isSafe, !isConditional {
+        if method != .get, let coding = request.contentCoding { try checkContentCoding(coding) }
+        if mayChangeState, !isConditional {
             try Preconditions(request).refuse(on: pattern)
         }
         // Stores cannot store a NUL, and PostgreSQL does not accept one in a parameter.
         if !isVital, Self.hasEscapedNUL(request.target) {
             throw CoreError(.invalid, "a path and its parameters must not contain NUL; got '%00'")
         }
-        if scope == .token(.admin) || scope == .unbound(.admin), request.withBody(Self.hasNUL) {
+        // The bodies of admins, such as definitions, have texts in many members. All are checked here at once.
+        let isOfAdmin = scope == .token(.admin) || scope == .unbound(.admin)
+        if isOfAdmin, request.withBody(Self.hasNUL) {
             throw CoreError(.invalid, #"a text must not contain NUL; got '\u0000'"#)
         }
         if !readsQuery { _ = try request.query(knowing: []) }
+    }
+
+    /// - Throws: 415 if the body has a coding that the handler does not accept (RFC 9110 §8.4).
+    private func checkContentCoding(_ coding: String) throws(Problem) {
+        let isAccepted = coding == "identity" || (coding == "gzip" && acceptsGzip)
+        guard !isAccepted else { return }
+        var problem = Problem(
+            .unsupportedMediaType, "the body must be sent without Content-Encoding; got '\(coding)'")
+        problem.fields = [("Accept-Encoding", acceptsGzip ? "gzip" : "identity")]
+        throw problem
     }
 
     /// Whether the target has `%00`. Compares bytes, because this runs for each request.
@@ -299,10 +316,10 @@ struct APIRoute {
         while start < json.count, let base = json.baseAddress,
             let found = memchr(base + start, Int32(UInt8(ascii: "\\")), json.count - start)
         {
-            let place = UnsafeRawPointer(found) - base
-            if json[place...].starts(with: "\\u0000".utf8) { return true }
+            let position = UnsafeRawPointer(found) - base
+            if json[position...].starts(with: "\\u0000".utf8) { return true }
             // Continues after the escaped character, which may be a backslash.
-            start = place + 2
+            start = position + 2
         }
         return false
     }

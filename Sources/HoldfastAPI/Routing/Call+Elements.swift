@@ -3,8 +3,12 @@ import HoldfastCore
 
 /// Processes a request that has many elements, such as an array of events, without blocking the event loop for long.
 extension Call {
-    /// Processes the elements of a request concurrently, on the request's event loop, and returns the results in order.
-    /// Elements are started in slices of a few milliseconds, so that other requests are served in between.
+    /// Processes the elements of a request concurrently, on the event loop of the request, and returns the results in
+    /// order. Between the starts of two elements it may yield (``TimeSlice``), so that other requests are served.
+    ///
+    /// - Parameters:
+    ///   - indices: the indices of the elements.
+    ///   - work: processes the element with an index.
     ///
     /// - Throws: `CancellationError` once the client has disconnected.
     func map<Value: Sendable>(_ indices: Range<Int>, _ work: @escaping (Int) async -> Value) async throws -> [Value] {
@@ -43,6 +47,7 @@ struct TimeSlice {
     private let responder: Responder
     private var end = ContinuousClock.now + length
 
+    /// The time after which a step yields.
     private static let length = Duration.milliseconds(5)
 
     init(_ responder: Responder) {

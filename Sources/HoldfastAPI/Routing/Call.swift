@@ -40,7 +40,7 @@ struct Call: Sendable {
     /// Whether the caller may remove overrides.
     var mayRemoveOverrides: Bool { mayManage }
 
-    /// Whether the caller may name any user; see ``Caller/mayNameAnyUser``.
+    /// Whether the caller may name any id as `anonymous_id`; see ``Caller/mayNameAnyUser``.
     var mayNameAnyUser: Bool { Caller.mayNameAnyUser(admission.token) }
 
     /// Checks that the caller may load and save the profile of a user, on a route of ``APIRoute/Scope/profile(_:)``.
@@ -61,7 +61,7 @@ struct Call: Sendable {
     /// Whether the caller may read users' attributes, and may thus get to know whether a value was stored before.
     var readsAttributes: Bool { admission.token?.scope.allows(.attributes) ?? true }
 
-    /// Whether changes of running experiments require, or have, the approval of a second person.
+    /// Whether changes of running experiments require the approval of a second person, or have it already.
     var approvalPolicy: ApprovalPolicy {
         admission.approval.map { .given($0) } ?? (admission.control.needsApproval ? .needed : .notNeeded)
     }
@@ -86,12 +86,12 @@ struct Call: Sendable {
     func respond<Value>(_ result: Result<Value, StorageError>, _ encode: (Value) -> Response) {
         switch result {
         case .success(let value): responder.send(encode(value))
-        case .failure(let error): fail(error)
+        case .failure(let error): respondWithError(error)
         }
     }
 
     /// Responds with an error in the native format.
-    func fail(_ error: any Error) {
+    func respondWithError(_ error: any Error) {
         responder.send(Problem(error).response(on: pattern))
     }
 
@@ -102,8 +102,8 @@ struct Call: Sendable {
 
     // MARK: Definitions of other servers
 
-    /// Runs work. If it fails because this server may lack a definition, reads the newest definitions and runs it once
-    /// more. The work must not have an effect before it throws such an error.
+    /// Runs work. If the work fails because this server may lack a definition, reads the newest definitions and runs
+    /// the work once more. So the work must throw a ``DefinitionError`` before it has any effect.
     func retrying<Value>(
         _ projects: ProjectView, _ work: (Call) async throws -> Value
     ) async throws -> Value {
@@ -130,8 +130,10 @@ struct Call: Sendable {
         !isUpToDate && (error as? any DefinitionError)?.mayBeStale == true
     }
 
-    /// Checks that this server has the newest definitions. A handler calls it when a name is unknown that another
-    /// server may have just defined. If it throws, the route reads the newest definitions and calls the handler again.
+    /// Checks that this server has the newest definitions. A handler calls this method if it does not know a name that
+    /// another server may have just defined.
+    ///
+    /// - Throws: a ``DefinitionError``, after which the route reads the newest definitions and calls the handler again.
     func requireUpToDate() throws(CoreError) {
         guard isUpToDate else { throw CoreError(.conflict, "the definitions are outdated", mayBeStale: true) }
     }
@@ -151,17 +153,18 @@ struct Caller {
     /// The projects that the caller may use.
     var access: ProjectAccess { token?.projects ?? .all }
 
-    /// Whether the caller may name any id as `anonymous_id`, because it may use all profiles. Otherwise
-    /// ``TakeoverRules`` apply.
+    /// Whether the caller may name any id as `anonymous_id`, because its scope allows the caller to use all profiles.
+    /// Other callers may only name ids that ``TakeoverRules`` accept.
     var mayNameAnyUser: Bool { Self.mayNameAnyUser(token) }
 
     static func mayNameAnyUser(_ token: Token?) -> Bool { token?.scope.allows(.read) ?? true }
 }
 
-/// An error that may be due to a definition that another server has just stored. If a handler throws one, its route
-/// reads the newest definitions and calls the handler again. So the handler must throw before it has any effect.
+/// An error that another server may have made obsolete by storing a definition. If a handler throws such an error, its
+/// route reads the newest definitions and calls the handler again. So the handler must throw it before it has any
+/// effect.
 protocol DefinitionError: Error {
-    /// Whether the cause is a name that this server does not know.
+    /// Whether the cause may be that this server has not read the newest definitions.
     var mayBeStale: Bool { get }
 }
 
@@ -201,8 +204,8 @@ private final class AdmittedStream: ResponseStream {
 }
 
 extension StickyDecisionService {
-    /// Responds with decisions. Usually they are made by callbacks, without the cost of a task. Otherwise, for example
-    /// if another request has changed the profile meanwhile, a task decides again.
+    /// Makes decisions, and responds with them. Usually callbacks make them, without the cost of a task. If that is not
+    /// possible, for example because another request has changed the profile meanwhile, a task decides again.
     ///
     /// - Parameters:
     ///   - encode: returns the response with the decisions.
@@ -226,48 +229,6 @@ extension StickyDecisionService {
             }
         }
     }
-}
-
-extension Response {
-    /// Returns a response with JSON, and a final line feed for terminals.
-    static func json(_ json: consuming [UInt8], _ status: Status = .ok, entityTag: EntityTag? = nil) -> Response {
-        json.append(UInt8(ascii: "\n"))
-        return Response(status, contentType: MediaType.json, entityTag: entityTag, body: .bytes(json))
-    }
-
-    static func json(_ value: JSONValue, _ status: Status = .ok, entityTag: EntityTag? = nil) -> Response {
-        json(value.encoded(), status, entityTag: entityTag)
-    }
-
-    /// Returns a response with JSON, or 304 if the caller's `If-None-Match` matches its entity tag. For methods other
-    /// than `GET`, for which the server compares automatically.
-    ///
-    /// - Parameter entityTag: the entity tag; `nil` to compute it from the whole body.
-    static func json(_ json: [UInt8], entityTag: EntityTag? = nil, ifNoneMatch: String?) -> Response {
-        let tag = entityTag ?? EntityTag(of: json)
-        if let ifNoneMatch, tag.isListed(in: ifNoneMatch) { return Response(.notModified, entityTag: tag) }
-        return .json(json, entityTag: tag)
-    }
-}
-
-extension Project {
-    /// The entity tag of the datafile.
-    var entityTag: EntityTag { EntityTag(contentHash) }
-}
-
-extension EntityTag {
-    /// Creates the entity tag of a representation, without the line feed that ``Call`` appends.
-    init(of json: [UInt8]) {
-        self = json.withUnsafeBytes { EntityTag(hashing: $0) }
-    }
-}
-
-/// The content types of several routes.
-enum MediaType {
-    static let json: StaticString = "application/json"
-    static let problem: StaticString = "application/problem+json"
-    static let lines: StaticString = "application/x-ndjson"
-    static let events: StaticString = "text/event-stream"
 }
 
 extension ProjectView {

@@ -39,7 +39,7 @@ final class LineImport<Change>: BodyReceiver {
     /// The refused lines in the format of the response.
     private var refusals: [(line: Int, json: JSONValue)] = []
     private var refusalBytes = 0
-    /// Whether the first line was refused and looks like several lines whose line feeds were lost.
+    /// Whether the first line was refused, and looks like several lines without their line feeds.
     private var seemsJoined = false
     /// The number of lines that were submitted but not committed, and their size in bytes.
     private var waiting = 0
@@ -124,6 +124,7 @@ final class LineImport<Change>: BodyReceiver {
 
     // MARK: Storing
 
+    /// Submits the lines of the group. A task waits for their commit.
     private func submitGroup() {
         guard !group.lines.isEmpty else { return }
         let submitted = group
@@ -147,6 +148,7 @@ final class LineImport<Change>: BodyReceiver {
         return response()
     }
 
+    /// Counts the outcome of a line.
     private func count(_ outcome: LineOutcome, of line: Int) {
         switch outcome {
         case .changed: imported += 1
@@ -155,12 +157,13 @@ final class LineImport<Change>: BodyReceiver {
             unchanged? += 1
         case .refused(let error): refuse(line, error)
         case .failed(let error):
-            // Groups may be committed in another order than they were submitted.
+            // Groups may be committed in another order than they were submitted. The first failed line counts.
             if let failure, failure.line < line { return }
             failure = (line, error)
         }
     }
 
+    /// Counts a refused line, and adds its error to the response if there is room.
     private func refuse(_ line: Int, _ error: CoreError) {
         refused += 1
         guard refusals.count < Self.namedRefusals, refusalBytes < Self.namedRefusalBytes else { return }
@@ -181,7 +184,7 @@ final class LineImport<Change>: BodyReceiver {
 
     // MARK: The response
 
-    /// - Returns: `nil` unless the import is complete.
+    /// Returns the response after the last line; `nil` before that, or if the client has disconnected.
     private func response() -> Response? {
         guard hasEnded, waiting == 0, !hasResponded else { return nil }
         hasResponded = true
@@ -237,7 +240,7 @@ enum LineOutcome: Sendable {
 
     init(_ error: StorageError) {
         switch error {
-        // The result is the same as if the line had been stored just before the user was erased.
+        // The user was erased during the import. The line counts as if it had been stored just before.
         case .erased: self = .changed
         default: self = error.concernsOneUser ? .refused(CoreError(error)) : .failed(error)
         }

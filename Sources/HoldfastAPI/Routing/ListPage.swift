@@ -4,8 +4,8 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// The requested page of a list of definitions: `?limit=N&after=KEY&q=TEXT`. Lists are in the byte order of their keys,
-/// so the next page can be read even if the last element of the previous one has been deleted.
+/// The requested page of a list of definitions: `?limit=N&after=KEY&q=TEXT`. Lists are in the byte order of the keys.
+/// So a caller can read the next page even if the last element of the previous page has been deleted.
 struct ListPage {
     /// The elements of a page, and the `after` of the next one.
     struct Selection<Element> {
@@ -42,9 +42,10 @@ struct ListPage {
         text = query["q"].flatMap { $0.isEmpty ? nil : $0.lowercased() }
     }
 
-    /// Selects the elements of the page. The key or another text of each contains the searched text, ignoring case.
+    /// Selects the elements of the page. If the request searches for a text, only elements whose key or another text
+    /// contains it, ignoring case, are selected.
     ///
-    /// - Parameter texts: returns the texts of an element that are searched beside the key.
+    /// - Parameter texts: returns the other texts of an element, such as its name.
     func select<Element>(
         _ elements: some Collection<Element>, key: (Element) -> Identifier, texts: (Element) -> [String] = { _ in [] }
     ) -> Selection<Element> {

@@ -27,8 +27,8 @@ final class LocalRequests {
         // The body was within the limit when the change was proposed.
         if approval != nil { limits.bodyBytes = max(limits.bodyBytes, request.body.count) }
         return await settled { done in
-            // The gate adds the approval to the admission. Only this request gets it, because a request is admitted
-            // before `respond` returns.
+            // The gate adds the approval to the admission of this request. No other request gets it, because requests
+            // are admitted before `respond` returns, and all on this event loop.
             gate.approval = approval
             defer { gate.approval = nil }
             _ = application?.respond(to: request, on: loop, limits: limits) { done($0) }

@@ -15,8 +15,8 @@ struct Preconditions: Sendable {
         ifNoneMatch = isConditional ? request.field("if-none-match") : nil
     }
 
-    /// The patterns of `POST` routes that read. There `If-None-Match` names evaluations that the caller has: if they
-    /// are the same, the response is 304.
+    /// The patterns of the `POST` routes that only read. `If-None-Match` has the entity tag of the evaluations that the
+    /// caller has; if they have not changed, the response is 304.
     private static let evaluations: Set<String> = ["/v1/evaluations", "/ofrep/v1/evaluate/flags"]
 
     /// Refuses conditions that a route does not check. If they were ignored, a request could be performed although its
@@ -32,6 +32,7 @@ struct Preconditions: Sendable {
         throw problem
     }
 
+    /// Whether the request has no conditions.
     var isEmpty: Bool { ifMatch == nil && ifNoneMatch == nil }
 
     /// Whether the conditions hold for a resource.

@@ -4,8 +4,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// An error with a status of HTTP, and its format in the native API (RFC 9457, `application/problem+json`). Other
-/// protocols render it in their own formats.
+/// An error of a request, with its HTTP status. The native API renders it as `application/problem+json` (RFC 9457);
+/// other protocols use their own formats.
 struct Problem: Error {
     var status: Status
     /// The description of the error as text.
@@ -53,7 +53,7 @@ struct Problem: Error {
         }
     }
 
-    /// The detail and the place, for formats that have one text for both.
+    /// The detail with the pointer, for formats that have one text for both.
     var sentence: String {
         detail + (pointer.map { $0.string.isEmpty ? "" : ", at \($0)" } ?? "")
     }

@@ -4,11 +4,12 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// A body with one report of an app, such as an event or a login, or with an array of reports; and the response with a
-/// result for each. In an array an invalid report does not affect the others. A single report that is invalid is an
-/// error of the request.
+/// The body of a request with one report of an app, such as an event or a login, or with an array of reports.
+///
+/// The response to an array has a result for each report, so an invalid report does not affect the others. A single
+/// report that is invalid makes the whole request fail.
 struct ReportList: Sendable {
-    /// What has become of a valid report.
+    /// The result of a valid report.
     enum Status: String, CaseIterable {
         case stored, repeated
     }
@@ -59,7 +60,7 @@ struct ReportList: Sendable {
         }
     }
 
-    /// Returns the results in order.
+    /// Returns the response with the results of the reports, in order.
     ///
     /// - Throws: the error of a report that is not in an array.
     func response(

@@ -52,7 +52,7 @@ struct ExportForm {
 
     var contentType: StaticString { name == nil ? MediaType.lines : MediaType.json }
 
-    /// Whether a page still needs its ``end(next:)``.
+    /// Whether the export is a page whose ``end(next:)`` has not been returned yet.
     var awaitsEnd: Bool { name != nil && !hasEnded }
 
     /// Converts lines into a piece of the export.
@@ -81,8 +81,8 @@ struct ExportForm {
     }
 }
 
-/// The number of rows that an export reads at once. It begins small and adapts to the length of the rows, so that a
-/// piece has about 128 KiB.
+/// The number of rows that a stream reads from the store at once. It begins small and adapts to the length of the rows,
+/// so that a piece has about 128 KiB.
 struct PageSize {
     private(set) var rows: Int
     private let maximumRows: Int
@@ -114,7 +114,7 @@ final class JSONList: ResponseStream {
     /// Encodes the element with an index.
     private let append: (Int, inout JSONWriter) -> Void
 
-    /// The minimum length of a piece before the last, in bytes.
+    /// The minimum length in bytes of all pieces except the last.
     private static let pieceLength = 128 * 1024
 
     /// - Parameters:

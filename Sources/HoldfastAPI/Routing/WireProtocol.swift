@@ -2,8 +2,8 @@ import HTTPServer
 import HoldfastCore
 import Storage
 
-/// A protocol of clients, such as Holdfast's own REST API, OFREP, or that of Optimizely Agent: its routes, how a
-/// request carries a token, and the format of errors.
+/// A protocol that clients speak, such as Holdfast's own REST API, OFREP, or the API of Optimizely Agent. It has the
+/// routes, finds the token in a request, and renders errors in its format.
 ///
 /// To add a protocol, add a folder with a type that conforms, and a line in ``HoldfastApplication``.
 protocol WireProtocol {
@@ -38,7 +38,8 @@ extension WireProtocol {
     }
 }
 
-/// Returns the secret of a bearer token, or else of `X-API-Key`, because some clients cannot send a bearer token.
+/// Returns the secret of a bearer token. Without one, returns the value of `X-API-Key`, because some clients cannot
+/// send a bearer token.
 func tokenSecret(authorization: String?, apiKey: String?) -> Substring? {
     authorization.flatMap(bearerSecret) ?? apiKey.flatMap { $0.isEmpty ? nil : $0[...] }
 }
@@ -51,37 +52,3 @@ func bearerSecret(_ value: String) -> Substring? {
     guard value.utf8.count > length, value.prefix(length).lowercased() == scheme else { return nil }
     return value.dropFirst(length).drop { $0 == " " }
 }
-
-/// The services that the protocols of one event loop share: of the whole server, and of the loop.
-struct LoopServices {
-    /// The services of the whole server.
-    let services: Services
-    /// The session of this event loop.
-    let session: any StoreSession
-    let projects: ProjectView
-    let decisions: StickyDecisionService
-    let gate: AccessGate
-    let requests: LocalRequests
-    /// Forwards requests to the upstream; `nil` if the server is not an edge.
-    let forwarder: UpstreamForwarder?
-
-    init(_ services: Services, _ session: any StoreSession, _ loop: EventLoop) {
-        self.services = services
-        self.session = session
-        projects = ProjectView(services.projects)
-        decisions = StickyDecisionService(
-            session: session, projects: projects,
-            exposures: ExposureRecorder(
-                events: services.events, known: services.knownExposures, uses: services.uses,
-                clock: services.store.clock),
-            metrics: services.decisions, uses: services.uses, isCopy: services.store.isCopy)
-        gate = AccessGate(
-            services.access, refusals: services.refusals,
-            LocalAccess(hosts: services.options.allowedHosts, origins: services.options.allowedOrigins))
-        requests = LocalRequests(loop, gate)
-        forwarder =
-            if let upstream = services.upstream { UpstreamForwarder(upstream, gate, services.projects) } else { nil }
-    }
-}
-
-@available(*, unavailable) extension LoopServices: Sendable {}

@@ -9,7 +9,7 @@ import Storage
 /// ignored, as the published contract requires.
 struct SegmentBatch {
     let messages: [JSONValue]
-    /// The projects to which the events may belong. The first one that has an experiment counts.
+    /// The projects to which the events may belong. An exposure belongs to the first project that has the experiment.
     private let projects: [Project]
     private let now: Instant
     /// How far the sender's clock is ahead of this server's; zero without `sentAt`.
@@ -18,6 +18,8 @@ struct SegmentBatch {
     private static let place = JSONPointer().appending("batch")
     /// The name of the exposure event in Segment's specification of A/B tests.
     private static let experimentViewed = "Experiment Viewed"
+    /// The maximum number of variations that an error lists.
+    private static let maximumListedVariations = 20
 
     /// - Throws: 400 if the body is not an object with `batch`, 404 if no project has the SDK key.
     init(
@@ -68,8 +70,10 @@ struct SegmentBatch {
         return try ProfileInput.checkUserID(id, at: place.appending(member))
     }
 
-    /// Returns the `timestamp`, corrected by the lead of the sender's clock, as Segment does; the current time if it is
-    /// absent or still ahead.
+    /// Returns the `timestamp`, corrected by the lead of the sender's clock, as Segment does; the current time if the
+    /// timestamp is absent or still in the future.
+    ///
+    /// - Throws: 422 if the timestamp is too old.
     private func happenedAt(_ message: JSONObject, at place: JSONPointer) throws(CoreError) -> Instant {
         guard let time = try message.optionalTime("timestamp", in: place) else { return now }
         let corrected = time - lead
@@ -81,7 +85,7 @@ struct SegmentBatch {
         return min(corrected, now)
     }
 
-    /// Reads a message of any other event as a goal.
+    /// Reads an event other than `Experiment Viewed` as a goal.
     private func goal(
         _ name: String, _ message: JSONObject, _ properties: JSONObject, of userID: Identifier,
         _ happenedAt: Instant, at place: JSONPointer
@@ -121,13 +125,7 @@ struct SegmentBatch {
             let variations = variationNames.lazy.compactMap { name in
                 experiment.variation(id: name) ?? experiment.variation(key: name)
             }
-            guard let variation = variations.first else {
-                let known = experiment.variations.prefix(20).map(\.key.string).joined(separator: ", ")
-                throw CoreError(
-                    .unprocessable,
-                    "`variation_id` or `variation_name` must be one of '\(experiment.key)': \(known)",
-                    at: place.appending("variation_id"), mayBeStale: true)
-            }
+            guard let variation = variations.first else { throw Self.unknownVariation(of: experiment, at: place) }
             do throws(EventRefusal) {
                 return try ExposureInput(
                     userID: userID, happenedAt: happenedAt, project: project, experiment: experiment,
@@ -137,10 +135,22 @@ struct SegmentBatch {
                 throw error.error
             }
         }
-        throw CoreError(
+        throw Self.unknownExperiment(experimentNames, at: place)
+    }
+
+    private static func unknownExperiment(_ names: [Identifier], at place: JSONPointer) -> CoreError {
+        CoreError(
             .unprocessable,
             "`experiment_id` or `experiment_name` must be an experiment's key or id; got '"
-                + experimentNames.map(\.string).joined(separator: "', '") + "'", at: place.appending("experiment_id"),
+                + names.map(\.string).joined(separator: "', '") + "'", at: place.appending("experiment_id"),
             mayBeStale: true)
+    }
+
+    /// Returns the error for an unknown variation, which lists the first variations of the experiment.
+    private static func unknownVariation(of experiment: Experiment, at place: JSONPointer) -> CoreError {
+        let known = experiment.variations.prefix(maximumListedVariations).map(\.key.string).joined(separator: ", ")
+        return CoreError(
+            .unprocessable, "`variation_id` or `variation_name` must be one of '\(experiment.key)': \(known)",
+            at: place.appending("variation_id"), mayBeStale: true)
     }
 }

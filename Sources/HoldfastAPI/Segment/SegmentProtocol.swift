@@ -30,23 +30,28 @@ struct SegmentProtocol: WireProtocol {
             ?? tokenSecret(authorization: authorization, apiKey: request.field("x-api-key"))
     }
 
-    /// Returns the user name of an `Authorization` field with the scheme Basic.
+    /// The maximum length of an `Authorization` field in bytes.
+    private static let longestAuthorization = 8_192
+
+    /// Returns the user name of an `Authorization` field with the scheme Basic; `nil` for another field.
     private static func userName(_ value: String) -> Substring? {
-        guard value.utf8.count > 6, value.utf8.count <= 8_192, value.prefix(6).lowercased() == "basic " else {
-            return nil
-        }
-        let encoded = Array(value.utf8.dropFirst(6).drop { $0 == UInt8(ascii: " ") })
+        let scheme = "basic "
+        let length = scheme.utf8.count
+        guard value.utf8.count > length, value.utf8.count <= longestAuthorization,
+            value.prefix(length).lowercased() == scheme
+        else { return nil }
+        let encoded = Array(value.utf8.dropFirst(length).drop { $0 == UInt8(ascii: " ") })
         // Without the library there are no tokens, because a server with tokens does not start without it.
         guard crypto_is_available() == 1 else { return nil }
         var decoded = [UInt8](repeating: 0, count: encoded.count + 3)
-        let length = EVP_DecodeBlock(&decoded, encoded, Int32(encoded.count))
-        guard length > 0 else { return nil }
-        let name = decoded.prefix(Int(length)).prefix { $0 != UInt8(ascii: ":") && $0 != 0 }
+        let decodedLength = EVP_DecodeBlock(&decoded, encoded, Int32(encoded.count))
+        guard decodedLength > 0 else { return nil }
+        let name = decoded.prefix(Int(decodedLength)).prefix { $0 != UInt8(ascii: ":") && $0 != 0 }
         return String(decoding: name, as: UTF8.self)[...]
     }
 
-    /// Renders `{"success","code","message"}`. Segment's libraries read only the status, RudderStack's also the last
-    /// two members.
+    /// Renders `{"success","code","message"}`. Segment's libraries read only the status. RudderStack's also read `code`
+    /// and `message`.
     func response(to error: any Error, on _: String?) -> Response {
         let problem = Problem(error)
         var writer = JSONWriter()

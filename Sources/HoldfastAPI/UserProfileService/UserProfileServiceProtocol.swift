@@ -5,9 +5,9 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/ups/lookup` and `/ups/save`: the User Profile Service contract that SDKs and the Optimizely Agent's `rest` service
-/// call, with `POST` and a body or with `GET` and a query. Other query parameters are ignored, because the Agent passes
-/// those of its configured path.
+/// `/ups/lookup` and `/ups/save`: the User Profile Service, by which SDKs and the `rest` service of Optimizely Agent
+/// load and save profiles. They send `POST` with a body, or `GET` with a query. Unknown query parameters are ignored,
+/// because the Agent passes those of the path in its configuration.
 struct UserProfileServiceProtocol: WireProtocol {
     let routes: [APIRoute]
 
@@ -33,23 +33,23 @@ private struct UserProfileServiceEndpoints {
 
     /// `POST /ups/lookup` with the body `{"user_id"}`.
     func postLookup(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        try lookUp(try request.withBody { bytes throws(CoreError) in try Self.userID(bytes) }, call)
+        try respondWithProfile(of: try request.withBody { bytes throws(CoreError) in try Self.userID(bytes) }, call)
     }
 
     /// `GET /ups/lookup?user_id=`
     func getLookup(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        try lookUp(try Self.userID(try request.queryOfContract()), call)
+        try respondWithProfile(of: try Self.userID(try request.lenientQuery()), call)
     }
 
     /// `POST /ups/save` with a profile as the body.
     func postSave(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let rule = try Request.conflictRule(request.queryOfContract())
+        let rule = try Request.conflictRule(request.lenientQuery())
         try save(try request.withBody { bytes throws(CoreError) in try ProfileInput(bytes) }, rule, call)
     }
 
     /// `GET /ups/save?user_id=&experiment_bucket_map=`, with the map as JSON.
     func getSave(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let query = try request.queryOfContract()
+        let query = try request.lenientQuery()
         let rule = try Request.conflictRule(query)
         let userID = try Self.userID(query)
         guard let text = query["experiment_bucket_map"] else {
@@ -59,8 +59,8 @@ private struct UserProfileServiceEndpoints {
         try save(ProfileInput(userID: userID, assignments: try ProfileInput.assignments(map)), rule, call)
     }
 
-    /// Responds with the profile; for a user without one, with an empty map.
-    private func lookUp(_ userID: Identifier, _ call: Call) throws(CoreError) {
+    /// Responds with the profile of a user, which has an empty map if nothing is stored.
+    private func respondWithProfile(of userID: Identifier, _ call: Call) throws(CoreError) {
         try call.checkProfile(of: userID)
         store.profile(of: userID) { result in call.respond(result) { .json(ProfileJSON.encode(userID, $0)) } }
     }
@@ -98,8 +98,9 @@ private struct UserProfileServiceEndpoints {
 }
 
 extension Request {
-    /// Returns the first value of each query parameter. Unlike in other routes, unknown parameters are no error.
-    fileprivate func queryOfContract() throws(CoreError) -> [String: String] {
+    /// Returns the first value of each query parameter. Unlike ``query(knowing:)``, accepts unknown parameters:
+    /// the Agent passes those of the path in its configuration.
+    fileprivate func lenientQuery() throws(CoreError) -> [String: String] {
         guard hasQuery else { return [:] }
         guard let items = queryItems() else { throw CoreError(.invalid, "the query must be UTF-8") }
         return Dictionary(items.map { ($0.name, $0.value) }, uniquingKeysWith: { first, _ in first })

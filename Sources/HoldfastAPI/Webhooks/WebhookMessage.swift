@@ -51,39 +51,48 @@ struct WebhookMessage {
             data["sentence"] = .string(sentence)
             data["link"] = link.map { .string($0) } ?? .null
             content = ["type": .string(event), "timestamp": .string(time.rfc3339), "data": .object(data)]
-        case .slack:
-            let text = sentence.replacing("&", with: "&amp;").replacing("<", with: "&lt;").replacing(">", with: "&gt;")
-            content = ["text": .string(text + (link.map { " <\($0)|Open the console>" } ?? ""))]
-        case .teams:
-            var card = JSONObject()
-            card["type"] = "AdaptiveCard"
-            card["version"] = "1.4"
-            card["body"] = [["type": "TextBlock", "text": .string(sentence), "wrap": true]]
-            if let link {
-                card["actions"] = [["type": "Action.OpenUrl", "title": "Open the console", "url": .string(link)]]
-            }
-            content = [
-                "type": "message",
-                "attachments": [
-                    ["contentType": "application/vnd.microsoft.card.adaptive", "content": .object(card)]
-                ],
-            ]
+        case .slack: content = Self.slackMessage(sentence, link)
+        case .teams: content = Self.teamsMessage(sentence, link)
         }
         body = content.encoded()
     }
 
+    /// Returns a message for an incoming webhook of Slack.
+    private static func slackMessage(_ sentence: String, _ link: String?) -> JSONValue {
+        let text = sentence.replacing("&", with: "&amp;").replacing("<", with: "&lt;").replacing(">", with: "&gt;")
+        return ["text": .string(text + (link.map { " <\($0)|Open the console>" } ?? ""))]
+    }
+
+    /// Returns a message with an Adaptive Card for Microsoft Teams.
+    private static func teamsMessage(_ sentence: String, _ link: String?) -> JSONValue {
+        var card = JSONObject()
+        card["type"] = "AdaptiveCard"
+        card["version"] = "1.4"
+        card["body"] = [["type": "TextBlock", "text": .string(sentence), "wrap": true]]
+        if let link {
+            card["actions"] = [["type": "Action.OpenUrl", "title": "Open the console", "url": .string(link)]]
+        }
+        return [
+            "type": "message",
+            "attachments": [
+                ["contentType": "application/vnd.microsoft.card.adaptive", "content": .object(card)]
+            ],
+        ]
+    }
+
     // MARK: Texts
 
+    /// Parses the state of a definition before or after the change; `null` if the entry has none.
     private static func detail(_ json: [UInt8]?) -> JSONValue {
         json.flatMap { try? JSONParser().parse($0) } ?? .null
     }
 
-    /// Returns a sentence about the event.
+    /// Returns a sentence about the event for people, such as `ann changed the flag 'banner' of the project 'shop'.`
     private static func sentence(_ entry: AuditEntry) -> String {
-        let place = entry.sdkKey.map { " of the project '\($0)'" } ?? ""
+        let project = entry.sdkKey.map { " of the project '\($0)'" } ?? ""
         let parts = entry.action.split(separator: ".", maxSplits: 1).map(String.init)
         let noun = parts[0].replacing("_", with: " ")
-        let subject = entry.target.isEmpty ? "the \(noun)" : "the \(noun) '\(entry.target)'\(place)"
+        let subject = entry.target.isEmpty ? "the \(noun)" : "the \(noun) '\(entry.target)'\(project)"
         let after = detail(entry.after)
         switch AuditAction(rawValue: entry.action) {
         case .experimentVerdict:
@@ -95,9 +104,9 @@ struct WebhookMessage {
                 : "Look at \(subject): \(warnings.joined(separator: ", "))."
         case .proposalPut:
             return
-                "\(proposalText(entry, "proposed"))\(place); it waits for approval (proposal '\(entry.target)')."
+                "\(proposalText(entry, "proposed"))\(project); it waits for approval (proposal '\(entry.target)')."
         case .proposalApprove, .proposalReject:
-            return "\(proposalText(entry, verb(parts.last ?? "")))\(place) (proposal '\(entry.target)')."
+            return "\(proposalText(entry, verb(parts.last ?? "")))\(project) (proposal '\(entry.target)')."
         case .profileErase: return "\(entry.author.name) erased a user."
         case .webhookPause:
             return
@@ -109,7 +118,8 @@ struct WebhookMessage {
         }
     }
 
-    /// Returns who did what to which change: `ann proposed a change of the experiment 'checkout'`.
+    /// Returns the beginning of a sentence about a proposal, such as `ann proposed a change of the experiment
+    /// 'checkout'`.
     private static func proposalText(_ entry: AuditEntry, _ verb: String) -> String {
         let names = (detail(entry.after).object?["experiments"]?.array ?? []).compactMap(\.string).map { "'\($0)'" }
         guard !names.isEmpty else { return "\(entry.author.name) \(verb) a change" }
@@ -129,51 +139,11 @@ struct WebhookMessage {
 
     /// Returns the path of the changed object in the console.
     private static func path(_ entry: AuditEntry) -> String {
-        let places = ["experiment": "experiments", "flag": "flags", "metric": "metrics", "holdout": "holdouts"]
+        let screens = ["experiment": "experiments", "flag": "flags", "metric": "metrics", "holdout": "holdouts"]
         let noun = entry.action.split(separator: ".").first.map(String.init) ?? ""
         if noun == "proposal" { return "/console/#/proposals" }
-        guard let place = places[noun] else { return "/console/#/audit" }
+        guard let screen = screens[noun] else { return "/console/#/audit" }
         let project = entry.sdkKey.map { "?project=\($0.percentEncoded)" } ?? ""
-        return "/console/#/\(place)/\(entry.target.percentEncoded)\(project)"
-    }
-}
-
-/// The signatures of deliveries, according to the specification Standard Webhooks: an HMAC-SHA-256 of the id, the time
-/// and the body.
-enum WebhookSignature {
-    private static let prefix = "whsec_"
-    /// The length in bytes of keys that the server generates.
-    private static let keyBytes = 32
-    /// The allowed length in bytes of keys in files.
-    private static let allowedKeyBytes = 24...64
-
-    /// Returns a new random secret.
-    static func makeSecret() -> String {
-        prefix + base64((0..<keyBytes).map { _ in UInt8.random(in: 0...255) })
-    }
-
-    /// Returns the key of a secret; `nil` if it is not `whsec_` and 24 to 64 bytes in base64.
-    static func key(_ secret: String) -> [UInt8]? {
-        guard secret.hasPrefix(prefix) else { return nil }
-        var text = String(secret.dropFirst(prefix.count)).replacing("+", with: "-").replacing("/", with: "_")
-        while text.hasSuffix("=") { text.removeLast() }
-        return Base64URL.decode(text.utf8).flatMap { allowedKeyBytes.contains($0.count) ? $0 : nil }
-    }
-
-    /// Returns the header fields of a message, with a signature by each key.
-    ///
-    /// - Parameter seconds: the time of the attempt, in seconds since 1970.
-    static func fields(_ message: WebhookMessage, at seconds: Int64, keys: [[UInt8]]) -> [String] {
-        let content = Array("\(message.id).\(seconds).".utf8) + message.body
-        let signatures = keys.map { "v1," + base64(HMACSHA256.code(of: content, key: $0)) }
-        return [
-            "Content-Type: application/json", "webhook-id: \(message.id)", "webhook-timestamp: \(seconds)",
-            "webhook-signature: \(signatures.joined(separator: " "))",
-        ]
-    }
-
-    private static func base64(_ bytes: [UInt8]) -> String {
-        let text = Base64URL.encode(bytes).replacing("-", with: "+").replacing("_", with: "/")
-        return text + String(repeating: "=", count: (4 - text.utf8.count % 4) % 4)
+        return "/console/#/\(screen)/\(entry.target.percentEncoded)\(project)"
     }
 }

@@ -17,15 +17,16 @@ internal import Synchronization
 /// database. It renews the claim with each event. A claim that is not renewed expires, so another server continues
 /// after a crash.
 public final class WebhookSender: Sendable {
+    /// The state that the timer and the deliveries share.
     private struct State {
         /// The number of intervals since the start, or since ``wake()``.
         var ticks = 0
         /// The webhooks at the last query.
         var webhooks: [Webhook] = []
-        /// The entry up to which a webhook gets no further event, by its key. It may be ahead of the stored position.
-        var seen: [String: Int64] = [:]
-        /// The time of the event that is being sent, by the key of the webhook, for webhooks to which this process is
-        /// sending.
+        /// The last entry of the audit log that this process has examined for a webhook, by the key of the webhook. It
+        /// may be ahead of the stored position, which is not written while no entry is an event for the webhook.
+        var examined: [String: Int64] = [:]
+        /// The time of the event that this process is sending, by the key of the webhook.
         var sending: [String: Instant] = [:]
         /// The number of accepted and of failed deliveries of this process, by the key of the webhook.
         var accepted: [String: UInt64] = [:]
@@ -61,7 +62,7 @@ public final class WebhookSender: Sendable {
         self.logger = logger
     }
 
-    /// Starts to send, until ``close()``.
+    /// Starts to send events, until ``close()``.
     public func start() {
         guard let session = try? BackgroundSession(store, label: "webhooks", qos: .utility) else { return }
         state.withLock { $0.session = session }
@@ -131,18 +132,18 @@ public final class WebhookSender: Sendable {
             let webhooks = try? await session.run({ session throws(StorageError) in try await session.read(.webhooks) })
         else { return }
         let due = dueWebhooks(among: webhooks)
-        let places = state.withLock { state in due.map { max($0.state.position, state.seen[$0.key] ?? 0) } }
+        let positions = state.withLock { state in due.map { max($0.state.position, state.examined[$0.key] ?? 0) } }
         // One query serves all webhooks, from the one that is furthest behind.
-        guard let first = places.min(),
+        guard let first = positions.min(),
             let entries = try? await session.run({ session throws(StorageError) in
                 try await session.read(.auditTail(after: first, limit: Self.pageSize))
             }), !entries.isEmpty
         else { return }
-        for (webhook, place) in zip(due, places) {
-            guard beginDelivery(to: webhook, after: place, entries) else { continue }
+        for (webhook, position) in zip(due, positions) {
+            guard beginDelivery(to: webhook, after: position, entries) else { continue }
             session.start { session in
                 do throws(StorageError) {
-                    try await self.deliver(webhook.key, from: place, session)
+                    try await self.deliver(webhook.key, after: position, session)
                 } catch {
                     // The claim expires, and the next interval tries again. Readiness reports failures of the store.
                 }
@@ -151,16 +152,18 @@ public final class WebhookSender: Sendable {
         }
     }
 
-    /// Stores the webhooks, and returns those to which this process may send now.
+    /// Keeps the webhooks for ``measures()``, and returns the webhooks to which this process may send now.
     private func dueWebhooks(among webhooks: [Webhook]) -> [Webhook] {
         let now = store.clock.now()
         return state.withLock { state in
             state.webhooks = webhooks
             let keys = Set(webhooks.map(\.key))
-            state.seen = state.seen.filter { keys.contains($0.key) }
+            state.examined = state.examined.filter { keys.contains($0.key) }
             return webhooks.filter { webhook in
-                webhook.definition.isEnabled && webhook.state.pause == nil && webhook.state.nextAttempt <= now
-                    && (webhook.state.holder == nil || webhook.state.holder == holder || webhook.state.heldUntil <= now)
+                let isActive = webhook.definition.isEnabled && webhook.state.pause == nil
+                let isClaimedElsewhere =
+                    webhook.state.holder != nil && webhook.state.holder != holder && webhook.state.heldUntil > now
+                return isActive && webhook.state.nextAttempt <= now && !isClaimedElsewhere
                     && state.sending[webhook.key] == nil
             }
         }
@@ -168,13 +171,13 @@ public final class WebhookSender: Sendable {
 
     /// Notes that this process sends to a webhook, if one of the entries is an event for it.
     ///
-    /// - Parameter place: the entry after which the webhook gets events.
+    /// - Parameter position: the last entry that was examined for the webhook.
     /// - Returns: whether the delivery begins. It does not while too many are in progress.
-    private func beginDelivery(to webhook: Webhook, after place: Int64, _ entries: [AuditEntry]) -> Bool {
-        let next = entries.first { $0.id > place && webhook.definition.wants($0) }
+    private func beginDelivery(to webhook: Webhook, after position: Int64, _ entries: [AuditEntry]) -> Bool {
+        let next = entries.first { $0.id > position && webhook.definition.wants($0) }
         return state.withLock { state in
             guard let next else {
-                state.seen[webhook.key] = max(place, entries.last?.id ?? place)
+                state.examined[webhook.key] = max(position, entries.last?.id ?? position)
                 return false
             }
             guard state.sending.count < Self.sendLimit else { return false }
@@ -185,10 +188,10 @@ public final class WebhookSender: Sendable {
 
     /// Delivers events to a webhook, until there are no more or an attempt fails.
     ///
-    /// - Parameter place: the entry after which events are delivered.
-    private func deliver(_ key: String, from place: Int64, _ session: any StoreSession) async throws(StorageError) {
+    /// - Parameter start: the last entry that was examined for the webhook.
+    private func deliver(_ key: String, after start: Int64, _ session: any StoreSession) async throws(StorageError) {
         guard var webhook = try await session.write(.claimWebhook(key, by: holder, for: claim)) else { return }
-        var position = max(webhook.state.position, place)
+        var position = max(webhook.state.position, start)
         while !timer.isClosed {
             let entries = try await session.read(.auditTail(after: position, limit: Self.pageSize))
             guard !entries.isEmpty else { break }
@@ -231,6 +234,9 @@ public final class WebhookSender: Sendable {
         return nil
     }
 
+    /// Stores that the receiver has accepted an event, and renews the claim.
+    ///
+    /// - Returns: the webhook if the delivery may continue.
     private func storeSuccess(
         _ delivery: Webhook.Delivery, of entry: AuditEntry, _ webhook: Webhook, _ session: any StoreSession
     ) async throws(StorageError) -> Webhook? {
@@ -254,6 +260,7 @@ public final class WebhookSender: Sendable {
     ) async throws(StorageError) {
         state.withLock { $0.failed[webhook.key, default: 0] += 1 }
         let period = TimeSpan(seconds: options.retryPeriod)
+        // Reduces the delay by up to a half, so that webhooks that failed together are not tried again together.
         let jitter = Double.random(in: 0.5...1)
         let isGone = delivery.status == 410
         let reason = isGone ? "the receiver responds 410, which means that it is gone" : failure
@@ -268,23 +275,36 @@ public final class WebhookSender: Sendable {
                 state.failingSince = since
                 state.failures += 1
                 state.pendingSince = entry.recordedAt
-                // 1 s, 2 s, 4 s and so on up to one hour, reduced by up to a half at random.
-                let delay = min(Self.longestDelay, Double(1 << min(state.failures - 1, 20))) * jitter
-                state.nextAttempt = now + TimeSpan(seconds: delay)
+                state.nextAttempt = now + TimeSpan(seconds: Self.delay(afterFailures: state.failures) * jitter)
                 if isGone || state.nextAttempt - since > period { state.pause = reason }
                 state.holder = nil
                 state.heldUntil = .epoch
                 state.add(delivery)
             })
-        if changed?.state.pause != nil {
+        if let changed { log(failure, reason, of: changed) }
+    }
+
+    /// Logs the first failure and a pause. Further failures are not logged, so that a receiver that is away does not
+    /// fill the log.
+    ///
+    /// - Parameter pauseReason: the reason of the pause, if the webhook is paused.
+    private func log(_ failure: String, _ pauseReason: String, of webhook: Webhook) {
+        if webhook.state.pause != nil {
             logger.error(
                 "a webhook is paused: its receiver has accepted nothing for too long",
-                metadata: ["webhook": "\(webhook.key)", "reason": "\(reason)"])
-        } else if changed?.state.failures == 1 {
+                metadata: ["webhook": "\(webhook.key)", "reason": "\(pauseReason)"])
+        } else if webhook.state.failures == 1 {
             logger.warning(
                 "the receiver of a webhook does not accept an event, which is tried again",
                 metadata: ["webhook": "\(webhook.key)", "reason": "\(failure)"])
         }
+    }
+
+    /// Returns the delay before the next attempt in seconds: 1, 2, 4 and so on, up to ``longestDelay``.
+    ///
+    /// - Parameter failures: the number of failed attempts in succession, at least 1.
+    private static func delay(afterFailures failures: Int64) -> Double {
+        min(longestDelay, Double(1 << min(failures - 1, 20)))
     }
 
     /// Sends a message without blocking the caller's executor.
@@ -308,7 +328,7 @@ public final class WebhookSender: Sendable {
         return response
     }
 
-    /// Returns the keys for signatures, or the reason for which there are none.
+    /// Returns the keys for signatures; without keys, the reason.
     private func keys(of definition: Webhook.Definition) -> (keys: [[UInt8]], problem: String?) {
         guard CryptographyLibrary.isInstalled else { return ([], "signatures need libcrypto: apt-get install libssl3") }
         let now = store.clock.now()
@@ -338,46 +358,4 @@ extension Webhook.Definition {
         (sdkKey == nil || sdkKey == entry.sdkKey) && WebhookEvent.names.contains(entry.action)
             && events.contains { WebhookEvent.matches($0, entry.action) }
     }
-}
-
-/// A request to the receiver of a webhook.
-public struct WebhookRequest: Sendable {
-    public var url: String
-    /// Header fields, such as `Content-Type: application/json`.
-    public var fields: [String]
-    public var body: [UInt8]
-    /// The time limit for the whole exchange.
-    public var seconds: Double
-    public var allowsPrivateAddresses: Bool
-}
-
-/// The response to a ``WebhookRequest``.
-public struct WebhookResponse: Sendable {
-    /// The status; 0 if there was no response.
-    public var status: Int
-    /// Why there was no response; `nil` if there was one.
-    public var failure: String?
-
-    public init(status: Int, failure: String? = nil) {
-        self.status = status
-        self.failure = failure
-    }
-}
-
-/// The options of sending webhooks.
-public struct WebhookOptions: Sendable {
-    /// Whether receivers may have addresses that are not public, and URLs without TLS.
-    public var allowsPrivateAddresses = false
-    /// The time limit for the response of a receiver, in seconds.
-    public var timeout = 10.0
-    /// The time after the first failure until a webhook is paused, in seconds.
-    public var retryPeriod = 86_400.0
-    /// The URL of the server for browsers, without a slash at the end.
-    public var publicURL: String?
-    /// Makes a request and waits for its response; `nil` if the program cannot send any.
-    public var send: (@Sendable (WebhookRequest) -> WebhookResponse)?
-    /// Reads the secrets of a named file, one per line; `nil` if there is no directory of secrets.
-    public var readSecrets: (@Sendable (_ name: String) throws -> [String])?
-
-    public init() {}
 }

@@ -8,6 +8,7 @@ import Storage
 /// the caller.
 struct TokensEndpoint {
     let control: AccessControl
+    /// Whether this server is an edge.
     let isEdge: Bool
 
     /// Responds with all tokens.

@@ -8,8 +8,8 @@ import Storage
 
 /// `/v1/proposals`: changes of running experiments that wait for the approval of a second person (`--approvals 2`).
 ///
-/// A proposal is the request as it was sent. On approval the server makes this request, provided that the definitions
-/// have not changed since.
+/// A proposal is the request as it was sent. When it is approved, the server makes this request, provided that the
+/// definitions have not changed since.
 struct ProposalEndpoints {
     /// A handler of a route that changes definitions.
     typealias Handler = (borrowing Request, Call) async throws -> Response
@@ -28,7 +28,8 @@ struct ProposalEndpoints {
 
     // MARK: Proposing
 
-    /// Returns a handler that responds 202 with a proposal if a change lacks a required approval.
+    /// Returns a handler that makes a change, or if the change lacks a required approval, stores it as a proposal and
+    /// responds 202.
     func holding(_ handle: @escaping Handler) -> Handler {
         { request, call in
             do {
@@ -64,16 +65,14 @@ struct ProposalEndpoints {
     /// Finds a waiting proposal, of any author, with the same request and the same state of definitions.
     private func waiting(like proposal: Proposal) async throws -> Proposal? {
         let all = try await store.read(.proposals(sdkKey: proposal.sdkKey))
-        for other in all
-        where other.status == .pending && other.basis == proposal.basis && other.method == proposal.method
-            && other.target == proposal.target
-        {
+        let similar = all.filter { other in
+            other.status == .pending && other.basis == proposal.basis && other.method == proposal.method
+                && other.target == proposal.target
+        }
+        for other in similar {
             // The list has no bodies, so the proposal is read by itself.
-            if let found = try await store.read(.proposal(id: other.id)), found.status == .pending,
-                found.body ?? [] == proposal.body ?? []
-            {
-                return found
-            }
+            guard let found = try await store.read(.proposal(id: other.id)), found.status == .pending else { continue }
+            if found.body ?? [] == proposal.body ?? [] { return found }
         }
         return nil
     }
@@ -124,6 +123,7 @@ struct ProposalEndpoints {
             to: LocalRequest(
                 proposal.method, proposal.target, fields: fields, body: proposal.body ?? [], peer: request.peer),
             approving: Approval(of: proposal, by: author))
+        // The route has refused the request. The approver gets its response.
         guard response.status.code < 300 else {
             var refusal = Response(response.status, contentType: response.contentType, body: .bytes(response.body))
             refusal.fields = response.fields
@@ -136,7 +136,7 @@ struct ProposalEndpoints {
         return .json(describe(settled))
     }
 
-    /// Rejects a proposal. Anyone may do so, including its author. The body is empty or `{"reason":TEXT}`.
+    /// Rejects a proposal. Any admin may reject it, including its author. The body is empty or `{"reason":TEXT}`.
     func reject(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let reason = try request.withBody { bytes throws(CoreError) -> String? in
             guard !bytes.isEmpty else { return nil }
@@ -169,6 +169,7 @@ struct ProposalEndpoints {
         return proposal
     }
 
+    /// Returns a proposal as responses show it. URLs in its body, which may be secrets, are hidden.
     private func describe(_ proposal: Proposal) -> JSONValue {
         var request = JSONObject()
         request["method"] = .string(proposal.method)

@@ -73,6 +73,8 @@ struct AssignEndpoints {
         return .json(try await decision(on: assignRequest, enrolls: false).encoded())
     }
 
+    /// Returns the decision about one request.
+    ///
     /// - Parameter enrolls: whether a new assignment is stored.
     private func decision(on request: AssignRequest, enrolls: Bool) async throws -> ExperimentDecision {
         let project = try project(of: request)
@@ -80,6 +82,8 @@ struct AssignEndpoints {
             of: await decisions.decide(request.query(enrolls: enrolls, in: project), in: project))
     }
 
+    /// Returns the project of a request.
+    ///
     /// - Throws: 404 if there is no such project, or if it does not have the experiment.
     private func project(of request: AssignRequest) throws(CoreError) -> Project {
         let project = try projects.project(named: request.sdkKey, for: request.access)
@@ -106,6 +110,7 @@ private final class AssignRequest: Sendable {
     /// The key or id of the experiment.
     let experiment: Identifier
     let sdkKey: String?
+    /// The projects that the caller may use.
     let access: ProjectAccess
 
     private static let members = ["user_id", "anonymous_id", "experiment", "attributes", "sdk_key"]

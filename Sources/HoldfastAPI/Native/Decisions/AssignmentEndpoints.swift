@@ -8,15 +8,16 @@ import Storage
 
 /// `/v1/profiles/{user_id}/experiments/{experiment}`: one assignment of a user.
 ///
-/// `PUT` sets an override: a variation that an admin chooses. It stays until it expires or an admin removes it, even if
-/// app servers save other variations meanwhile. After that the underlying assignment counts again.
+/// `PUT` sets an override: a variation that an admin chooses. The override stays until it expires or an admin removes
+/// it, even if app servers save other variations meanwhile. Then the underlying assignment applies again.
 ///
-/// The path names the experiment by its key or its id. An id that no active datafile has is used unchanged.
+/// The path names the experiment by its key or its id. A name that no active datafile has is taken as an id.
 struct AssignmentEndpoints {
     let store: any StoreSession
     let projects: ProjectView
     let clock: StoreClock
 
+    /// Responds with the assignment; 404 if there is none.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let experiment = try experiment(try Self.name(request), call)
@@ -32,7 +33,7 @@ struct AssignmentEndpoints {
     func put(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let experiment = try experimentToChange(request, call)
-        try expectIntended(experiment, request, call)
+        try checkSpelling(of: experiment, request, call)
         let operation = try request.withBody { bytes throws(CoreError) in
             try Self.override(JSONInput.parse(bytes), of: experiment, at: clock.now())
         }
@@ -43,8 +44,8 @@ struct AssignmentEndpoints {
         return try Self.response(result.profile, experiment)
     }
 
-    /// Removes the assignment. If there is an override and the caller is an admin, removes only the override, so that
-    /// the underlying assignment counts again.
+    /// Removes the assignment. If there is an override, removes only the override, so that the underlying assignment
+    /// applies again; this requires an admin.
     ///
     /// - Throws: 409 if there is an override, and the caller is not an admin.
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
@@ -64,7 +65,7 @@ struct AssignmentEndpoints {
         let change = removal
         let result = await settled { store.submit(change, by: author, $0) }
         if keepsOverride, case .failure(.conditionFailed) = result {
-            // Either the override or the caller's condition is the cause.
+            // The failed condition is either that of the caller, or that there is no override.
             let profile = try await completed { store.profile(of: userID, $0) }
             guard profile?[experiment.id]?.source == .override else { throw StorageError.conditionFailed }
             throw CoreError(
@@ -115,11 +116,11 @@ struct AssignmentEndpoints {
 
     // MARK: The override
 
-    /// Prevents a misspelt key from becoming the override of an unknown experiment.
+    /// Checks that the name in the path is not a misspelt key, which would become the id of an unknown experiment.
     ///
-    /// - Throws: 404 if the name is similar to a known key, unless the query has `unknown=allow`.
-    private func expectIntended(
-        _ experiment: NamedExperiment, _ request: borrowing Request, _ call: Call
+    /// - Throws: 404 if the name is unknown but similar to a known key, unless the query has `unknown=allow`.
+    private func checkSpelling(
+        of experiment: NamedExperiment, _ request: borrowing Request, _ call: Call
     ) throws(CoreError) {
         let unknown = try request.query(knowing: ["unknown"])["unknown"]
         guard unknown == nil || unknown == "allow" else {

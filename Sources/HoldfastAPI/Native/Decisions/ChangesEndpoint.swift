@@ -12,7 +12,8 @@ struct ChangesEndpoint {
     let feed: ChangeFeed
     let projects: ProjectView
 
-    /// Opens a stream for the project that `?sdk_key=` or the header names, or for all that the caller may use.
+    /// Opens a stream for the project that `?sdk_key=` or the header names; without a name, for all projects that the
+    /// caller may use.
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {
         let sdkKey = try request.query(knowing: ["sdk_key"])["sdk_key"] ?? request.sdkKey
         if let sdkKey { _ = try projects.project(named: sdkKey, for: call.access) }
@@ -44,12 +45,13 @@ final class ChangeStream: ResponseStream, ChangeFollower {
         /// The events of OFREP: an event id that the client sends when it reconnects, and a version that it sends when
         /// it evaluates again.
         case refetchEvaluation
-        /// The events of GrowthBook Proxy: without data; the SDK then evaluates again.
+        /// The events of GrowthBook Proxy. They have no data: after an event the SDK evaluates again.
         case featuresUpdated
         /// The events of Optimizely Agent, whose streams also have other kinds of notifications.
         case agent(AgentNotifications.Format)
     }
 
+    /// The state of the stream, which the event loop and the reporters of changes share.
     private struct State {
         /// The writer of an idle connection; `nil` while the connection has no room.
         var writer: StreamWriter?
@@ -102,14 +104,14 @@ final class ChangeStream: ResponseStream, ChangeFollower {
         sendChanges()
     }
 
-    /// What is written next; without a text, the stream ends.
+    /// The next write to the connection; without a text, the stream ends.
     private struct Step {
         let writer: StreamWriter
         let text: [UInt8]?
     }
 
-    /// Sends the datafiles that the client does not know yet, if the connection has room, and ends a stream that was
-    /// closed or whose token was revoked. Without a change, sends a comment if a heartbeat is due.
+    /// Sends the changes that the client has not received, if the connection has room. Without a change, sends a
+    /// comment if a heartbeat is due. Ends the stream if it was closed, or if its token was revoked.
     private func sendChanges() {
         let step = state.withLock { state -> Step? in
             guard let writer = state.writer else { return nil }

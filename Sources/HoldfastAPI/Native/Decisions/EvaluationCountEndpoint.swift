@@ -10,6 +10,7 @@ struct EvaluationCountEndpoint {
     let projects: ProjectView
     let metrics: ReportedEvaluations
     let uses: UseRecorder
+    /// The maximum number of reports in a request, and of counts in a report.
     let limit: Int
 
     /// Counts the evaluations of one report or of an array of them. A report whose `id` is known is not counted again.
@@ -19,7 +20,8 @@ struct EvaluationCountEndpoint {
         let reports = try list.parse { value, place throws(CoreError) in
             try parse(value, sdkKey: sdkKey, call.access, at: place)
         }
-        // Reads the newest definitions before anything is counted, if a report may name a project that is new.
+        // If a report may name a new project, throws before anything is counted, so that the route reads the newest
+        // definitions and calls this handler again.
         if !call.isUpToDate {
             for case .failure(let error) in reports where error.mayBeStale { throw error }
         }
@@ -38,7 +40,9 @@ struct EvaluationCountEndpoint {
 
     // MARK: Parsing
 
+    /// The counts of one report.
     private struct Report {
+        /// The id by which a repeated report is recognized.
         var id: Identifier
         var counts: [(series: ReportedEvaluations.Series, count: UInt64)]
     }
@@ -100,5 +104,6 @@ struct EvaluationCountEndpoint {
         return (series, UInt64(count))
     }
 
+    /// The maximum of one count.
     private static let maximumCount: Int64 = 1_000_000_000_000
 }

@@ -4,23 +4,24 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// `POST /v1/evaluations`: evaluates all flags for one user, or those with a tag or key, for a client library to cache.
-/// New assignments are stored, as by `/v1/assign`. No exposure is recorded, because only the client knows when the user
-/// sees a variation.
+/// `POST /v1/evaluations`: evaluates all flags for one user, or the flags with a tag or key, for a client library to
+/// cache. New assignments are stored, as by `/v1/assign`. No exposure is recorded, because only the client knows when
+/// the user sees a variation.
 struct EvaluationEndpoint {
     let decisions: StickyDecisionService
     let projects: ProjectView
 
     /// Responds with the evaluations, or with 304 if `If-None-Match` matches them.
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        let known = request.field("if-none-match")
+        let entityTagsOfCaller = request.field("if-none-match")
         let input = try request.withBody { bytes throws(CoreError) in
             try EvaluationRequest(JSONInput.parse(bytes), call)
         }
         let sdkKey = input.sdkKey ?? request.sdkKey
         let project =
             try sdkKey == nil ? projects.project(ofAny: call) : projects.project(named: sdkKey, for: call.access)
-        // Another server may have just defined the flag.
+        // Another server may have just defined a flag that is unknown here. After this error, the route reads the
+        // newest definitions and calls this method again.
         if !call.isUpToDate, let project,
             let key = input.flagKeys.first(where: { project.datafile.flag(key: $0) == nil })
         {
@@ -28,7 +29,7 @@ struct EvaluationEndpoint {
         }
         var decided: Decisions?
         if let project { decided = try await decisions.decide(input.query.usable(in: project), in: project) }
-        return .json(Self.encode(decided, of: input.query.user, input.flagKeys), ifNoneMatch: known)
+        return .json(Self.encode(decided, of: input.query.user, input.flagKeys), ifNoneMatch: entityTagsOfCaller)
     }
 
     /// `GET /v1/profiles/{user_id}/evaluations`: the current value of each flag for a user, from the stored profile and
@@ -133,7 +134,8 @@ private struct FlagSelection: Sendable {
     func keys(in datafile: Datafile) -> [Identifier] {
         datafile.flags.compactMap { flag in
             let isTagged = tags.map { !$0.isDisjoint(with: flag.annotations.tags) } ?? true
-            return isTagged && keys?.contains(flag.key) ?? true ? flag.key : nil
+            let isListed = keys?.contains(flag.key) ?? true
+            return isTagged && isListed ? flag.key : nil
         }
     }
 }

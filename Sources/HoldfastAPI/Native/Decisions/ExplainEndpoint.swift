@@ -12,8 +12,10 @@ struct ExplainEndpoint {
     let decisions: StickyDecisionService
     let projects: ProjectView
 
-    /// Responds with the decision and its steps. The query may have `sdk_key`, if the header does not name the project,
-    /// and `at`: a time in the past. The datafile that was active then is used.
+    /// Responds with the decision and its steps. The query may have:
+    ///
+    /// - `sdk_key`: the project, instead of the header.
+    /// - `at`: a time in the past. The decision then uses the datafile that was active at this time.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         guard let name = request.parameter(1) else {
@@ -63,8 +65,10 @@ struct ExplainEndpoint {
         return writer.finish()
     }
 
-    /// - Parameter assignment: the user's assignment in the experiment. Source and times are shown with the step that
-    ///   uses it.
+    /// Writes a step.
+    ///
+    /// - Parameter assignment: the user's assignment in the experiment. The step that uses it shows its source and
+    ///   times.
     private static func append(_ step: DecisionStep, _ assignment: Assignment?, to writer: inout JSONWriter) {
         writer.beginObject()
         for member in step.json {

@@ -37,7 +37,7 @@ struct DefinitionEndpoints<Element: AuditedElement> {
             elements.removeAll { element in !wanted.contains((element as? Experiment)?.id ?? element.key) }
         }
         let listed = page.select(elements, key: \.key) { $0.searchedTexts(definitions) }
-        let looks = try await looks(in: project)
+        let looks = try await banditLooks(in: project)
         let waiting = try await WaitingProposals(in: project, store, call)
         return JSONList(Element.list, listed) { element in
             let description = Self.describe(element, element.description(in: project), uses, looks)
@@ -49,7 +49,7 @@ struct DefinitionEndpoints<Element: AuditedElement> {
         let project = try projects.project(named: request.sdkKey, for: call.access)
         let key = try request.key()
         return try Self.response(
-            with: key, of: project, uses: try await uses(in: project), looks: try await looks(in: project),
+            with: key, of: project, uses: try await uses(in: project), looks: try await banditLooks(in: project),
             waiting: try await WaitingProposals(in: project, store, call))
     }
 
@@ -73,6 +73,13 @@ struct DefinitionEndpoints<Element: AuditedElement> {
                 ]
             })
         let edited = try await ProjectEditor(catalog, call.approvalPolicy, sharing: sharing).edit(edit)
+        return try await response(to: input, edited, schema)
+    }
+
+    /// Returns the response to a request that was performed: the element, and warnings about its definition.
+    private func response(
+        to input: PutRequest, _ edited: ProjectEditor.Edited<PutOutcome>, _ schema: AttributeSchema
+    ) async throws -> Response {
         let project = edited.project
         let outcome = edited.outcome
         let warnings = outcome.change?.warnings(
@@ -80,7 +87,7 @@ struct DefinitionEndpoints<Element: AuditedElement> {
         let description = edited.notes.isEmpty ? outcome.description : edited.notes.first?.after.object?[Element.noun]
         return try Self.response(
             outcome.status, with: input.key, of: project, showing: description, warnings: warnings ?? [],
-            uses: try await uses(in: project), looks: try await looks(in: project))
+            uses: try await uses(in: project), looks: try await banditLooks(in: project))
     }
 
     /// Deletes a flag, a metric or a holdout, or archives an experiment.
@@ -124,7 +131,7 @@ struct DefinitionEndpoints<Element: AuditedElement> {
         }
     }
 
-    /// What a request to create or change an element does.
+    /// The outcome of a request to create or change an element.
     struct PutOutcome: Sendable {
         let status: Status
         /// The change; `nil` if the element is already as requested.
@@ -133,7 +140,7 @@ struct DefinitionEndpoints<Element: AuditedElement> {
         let description: JSONValue?
     }
 
-    /// Returns the change that a request asks for. Its outcome determines the response.
+    /// Returns the requested change. Its outcome determines the response.
     ///
     /// - Throws: 400 if the body is not JSON. The change itself throws 400 or 422 if the body is invalid, 412 if a
     ///   condition does not hold, and the errors of ``ElementChange/apply(to:)``.
@@ -175,17 +182,17 @@ struct DefinitionEndpoints<Element: AuditedElement> {
 
     // MARK: Responses
 
-    /// Reads the looks of bandits at their results that left the weights unchanged, which are stored beside the
-    /// definitions; `nil` for other elements, or if the looks cannot be read.
-    private func looks(in project: Project) async throws -> BanditLooks? {
+    /// Reads when the bandits of experiments last looked at their results; `nil` for other elements, or if this cannot
+    /// be read. Definitions, which are in memory, are then shown without it.
+    private func banditLooks(in project: Project) async throws -> BanditLooks? {
         guard Element.self == Experiment.self else { return nil }
         return try? await BanditLooks(project, store)
     }
 
     /// Reads when flags were last used; `nil` for other elements.
     ///
-    /// - Parameter areRequired: whether a failure to read them is an error. Otherwise the result is `nil`, so that
-    ///   definitions, which are in memory, can be shown without them.
+    /// - Parameter areRequired: whether a failure to read is an error. Otherwise the result is then `nil`, so that
+    ///   definitions, which are in memory, can be shown without their uses.
     private func uses(in project: Project, areRequired: Bool = false) async throws -> FlagUses? {
         guard Element.self == Flag.self else { return nil }
         do {

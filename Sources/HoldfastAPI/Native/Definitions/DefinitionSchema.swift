@@ -4,6 +4,7 @@ import JSON
 /// The JSON Schema of definitions in files, for editors and other tools. It is the part of the OpenAPI document that
 /// describes `/v1/definitions`: the schema `Definitions`, with the schemas to which it refers in `$defs`.
 public enum DefinitionSchema {
+    /// The schema as JSON.
     public static let text = schema.encoded()
     private static let tag = text.withUnsafeBytes { EntityTag(hashing: $0) }
 
@@ -24,24 +25,26 @@ public enum DefinitionSchema {
         schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
         schema["title"] = "Holdfast definitions"
         var names: [String] = []
-        for member in local(schemas[root] ?? .null, &names).object ?? JSONObject() { schema[member.key] = member.value }
+        for member in withLocalReferences(schemas[root] ?? .null, &names).object ?? JSONObject() {
+            schema[member.key] = member.value
+        }
         var definitions = JSONObject()
         // Each schema may add the names of others.
         var index = 0
         while index < names.count {
-            definitions[names[index]] = local(schemas[names[index]] ?? .null, &names)
+            definitions[names[index]] = withLocalReferences(schemas[names[index]] ?? .null, &names)
             index += 1
         }
         schema["$defs"] = .object(definitions)
         return .object(schema)
     }
 
-    /// Returns a schema with references to other schemas in the same file.
+    /// Returns a schema whose references lead to `$defs` of the same file.
     ///
-    /// - Parameter names: the names of the schemas to which it refers are added.
-    private static func local(_ value: JSONValue, _ names: inout [String]) -> JSONValue {
+    /// - Parameter names: gets the names of the schemas to which the schema refers.
+    private static func withLocalReferences(_ value: JSONValue, _ names: inout [String]) -> JSONValue {
         switch value {
-        case .array(let elements): return .array(elements.map { local($0, &names) })
+        case .array(let elements): return .array(elements.map { withLocalReferences($0, &names) })
         case .object(let object):
             var copy = JSONObject()
             for member in object {
@@ -50,7 +53,7 @@ public enum DefinitionSchema {
                     if !names.contains(name) { names.append(name) }
                     copy[member.key] = .string("#/$defs/" + name)
                 } else {
-                    copy[member.key] = local(member.value, &names)
+                    copy[member.key] = withLocalReferences(member.value, &names)
                 }
             }
             return .object(copy)

@@ -22,12 +22,12 @@ struct DefinitionSetEndpoints {
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let sdkKey = try projects.sdkKeyToChange(request.sdkKey, for: call.access)
         let catalog = catalog
-        // The entity tag depends on webhooks, and an edge has none. So its response has no tag.
+        // The entity tag depends on webhooks. An edge has none, so its response has no tag.
         guard !services.store.isCopy else {
             return .json(try await catalog.inBackground { _ in catalog.definitionSet(of: sdkKey, nil).json.encoded() })
         }
         let all = try await store.read(.webhooks)
-        let view = view(of: all, sdkKey, call)
+        let view = webhookView(of: all, sdkKey, call)
         let (content, tag) = try await catalog.inBackground { _ in
             (catalog.definitionSet(of: sdkKey, view?.usable).json.encoded(), catalog.entityTag(of: sdkKey, all))
         }
@@ -61,7 +61,7 @@ struct DefinitionSetEndpoints {
 
     // MARK: Changes
 
-    /// Makes a change, and responds with what it changes. ``HistoryEndpoints`` restores definitions with it.
+    /// Makes a change, and responds with its effects. ``HistoryEndpoints`` restores definitions with this method.
     ///
     /// - Parameter query: `moves` and `share` are read.
     func apply(
@@ -94,8 +94,8 @@ struct DefinitionSetEndpoints {
     ///
     /// - Parameters:
     ///   - query: `share` is read.
-    ///   - basis: the entity tag of the definitions. If a request to make the change has it as `If-Match`, the change
-    ///     has exactly these effects, or is refused.
+    ///   - basis: the entity tag of the current definitions. A request with this tag as `If-Match` either has exactly
+    ///     the described effects, or is refused.
     func preview(
         _ change: Change, _ query: [String: String], _ call: Call, basis: EntityTag?
     ) async throws -> JSONObject {
@@ -122,19 +122,14 @@ struct DefinitionSetEndpoints {
         return object
     }
 
-    /// Returns the change that a document asks for, and whether the document has webhooks.
+    /// Returns the change that a document requests, and whether the document has webhooks.
     ///
     /// - Parameter webhooks: the webhooks of all projects.
     private func change(
         _ request: borrowing Request, _ query: [String: String], _ call: Call, _ webhooks: [Webhook]
     ) async throws -> (Change, saysWebhooks: Bool) {
         let prunes = try Request.flag("prune", query)
-        let limit = try query["max_removals"].map { text throws(CoreError) in
-            guard let number = Int(text), number >= 0 else {
-                throw CoreError(.invalid, "`max_removals` must be a whole number of at least 0; got '\(text)'")
-            }
-            return number
-        }
+        let limit = try Self.removalLimit(query)
         let sdkKey = try projects.sdkKeyToChange(request.sdkKey, for: call.access)
         let content = request.withBody { Array($0) }
         let preconditions = Preconditions(request)
@@ -142,7 +137,7 @@ struct DefinitionSetEndpoints {
         let time = services.store.clock.now()
         let catalog = catalog
         let access = call.access
-        let view = view(of: webhooks, sdkKey, call)
+        let view = webhookView(of: webhooks, sdkKey, call)
         let set = try await catalog.inBackground { _ in try DefinitionSet(JSONInput.parse(content)) }
         let edit = DefinitionSetEdit(
             set, prunes: prunes, removalLimit: limit, by: author, at: time, webhooks: view)
@@ -164,10 +159,19 @@ struct DefinitionSetEndpoints {
         return (change, set.saysWebhooks)
     }
 
+    /// Returns the maximum number of elements that a change may remove; `nil` for any number.
+    private static func removalLimit(_ query: [String: String]) throws(CoreError) -> Int? {
+        guard let text = query["max_removals"] else { return nil }
+        guard let number = Int(text), number >= 0 else {
+            throw CoreError(.invalid, "`max_removals` must be a whole number of at least 0; got '\(text)'")
+        }
+        return number
+    }
+
     /// Returns the webhooks that the caller may see and change.
     ///
     /// - Returns: `nil` if the caller may not see webhooks, whose URLs may be secrets.
-    private func view(of webhooks: [Webhook], _ sdkKey: String, _ call: Call) -> WebhookView? {
+    private func webhookView(of webhooks: [Webhook], _ sdkKey: String, _ call: Call) -> WebhookView? {
         call.mayManage ? WebhookView(webhooks, services.webhookRules(for: call, making: sdkKey)) : nil
     }
 }

@@ -6,8 +6,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/experiments/{key}/history`, and the same for flags, metrics and holdouts: the former states of a definition,
-/// which are read from the datafiles that are kept, and how one of them is restored.
+/// `/v1/experiments/{key}/history`, and the same for flags, metrics and holdouts: shows the former states of a
+/// definition, and restores one of them. The states are read from the former datafiles that the store keeps.
 struct HistoryEndpoints<Element: AuditedElement> {
     private let kind: DefinitionSet.Kind
     private let definitions: DefinitionSetEndpoints
@@ -110,10 +110,12 @@ struct HistoryEndpoints<Element: AuditedElement> {
         )
     }
 
-    /// - Parameter place: what the text is, for errors.
-    private static func version(_ text: String, _ place: String) throws(CoreError) -> Int64 {
+    /// Parses the version of a datafile.
+    ///
+    /// - Parameter name: the name of the parameter, for errors.
+    private static func version(_ text: String, _ name: String) throws(CoreError) -> Int64 {
         guard let version = Int64(text), version > 0 else {
-            throw CoreError(.invalid, "\(place) must be a whole number of at least 1")
+            throw CoreError(.invalid, "\(name) must be a whole number of at least 1")
         }
         return version
     }

@@ -12,6 +12,7 @@ struct PreviewEndpoint {
     let clock: StoreClock
     let projects: ProjectView
 
+    /// Responds with the users whom the change would affect, and with warnings.
     func postExperiment(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let preview = try await preview(of: Experiment.self, request, call)
         let key = preview.input.key
@@ -23,6 +24,7 @@ struct PreviewEndpoint {
         return .json(effects.json(counts, preview.warnings, after: description))
     }
 
+    /// Responds with the users whose value would change, and with warnings.
     func postFlag(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let preview = try await preview(of: Flag.self, request, call)
         let key = preview.input.key
@@ -43,7 +45,7 @@ struct PreviewEndpoint {
         ])
     }
 
-    /// A change that is made on a copy of the project, and not stored.
+    /// A change that was made on a copy of the project, and that is not stored.
     private struct Preview<Element: AuditedElement> {
         let input: DefinitionEndpoints<Element>.PutRequest
         /// The changed copy.

@@ -36,36 +36,57 @@ struct ProjectEndpoints {
         guard known != nil || projects.records(for: .all).count < Self.maximumProjects else {
             throw CoreError(.conflict, "at most \(Self.maximumProjects) projects may be made")
         }
+        let settings = try ProjectSettings(value, sdkKey: sdkKey, isDefault: known?.isDefault ?? false)
+        let lifetimeChange = try lifetimeChange(in: value, of: sdkKey)
         var approval: Approval?
-        let change = try ProjectSettings(value, sdkKey: sdkKey, isDefault: known?.isDefault ?? false)
-        var lifetime = try value.object.flatMap { object throws(CoreError) in
-            try AssignmentLifetime.change(in: object)
-        }
-        // The project has this lifetime already.
-        if lifetime == .some(projects.project(sdkKey)?.datafile.assignmentLifetime) { lifetime = nil }
-        if change.becomesDefault, known?.isDefault != true,
-            let former = projects.records(for: .all).first(where: \.isDefault)
-        {
-            // Changing the default affects requests to the former one, so the caller must be allowed to use it.
-            try call.access.check(former.sdkKey)
-            let isHeld = try call.approvalPolicy.checkDefault(
-                sdkKey, insteadOf: projects.project(former.sdkKey), changesMore: lifetime != nil)
-            if isHeld { approval = call.admission.approval }
+        if settings.becomesDefault, known?.isDefault != true {
+            approval = try approvalOfDefault(sdkKey, changesLifetime: lifetimeChange != nil, call)
         }
         let author = call.author(request)
         // The lifetime of an existing project is set first: if that needs an approval, nothing else is changed. A new
         // project must be made before its lifetime can be set.
-        if known != nil, let lifetime { try await set(lifetime, of: sdkKey, by: author, call) }
-        let made = try await catalog.putProject(change, approval: approval, by: author)
-        if known == nil, let lifetime { try await set(lifetime, of: sdkKey, by: author, call) }
-        let status: Status = if case .created = made { .created } else { .ok }
-        return .json(Self.describe(made.record, projects), status)
+        if known != nil, let lifetimeChange { try await make(lifetimeChange, of: sdkKey, by: author, call) }
+        let result = try await catalog.putProject(settings, approval: approval, by: author)
+        if known == nil, let lifetimeChange { try await make(lifetimeChange, of: sdkKey, by: author, call) }
+        let status: Status = if case .created = result { .created } else { .ok }
+        return .json(Self.describe(result.record, projects), status)
     }
 
-    /// Sets how long assignments of the project last; `nil` for the lifetime of the server.
-    private func set(
-        _ lifetime: AssignmentLifetime?, of sdkKey: String, by author: Author, _ call: Call
+    /// Checks that the caller may make a project the default.
+    ///
+    /// - Parameter changesLifetime: whether the request also changes the lifetime of assignments.
+    /// - Returns: the approval by which the change is made; `nil` if it needs none.
+    /// - Throws: 403 if the caller may not use the former default, and the errors of
+    ///   ``ApprovalPolicy/checkDefault(_:insteadOf:changesMore:)``.
+    private func approvalOfDefault(_ sdkKey: String, changesLifetime: Bool, _ call: Call) throws -> Approval? {
+        guard let former = projects.records(for: .all).first(where: \.isDefault) else { return nil }
+        // Changing the default affects requests to the former one, so the caller must be allowed to use it.
+        try call.access.check(former.sdkKey)
+        let isApproved = try call.approvalPolicy.checkDefault(
+            sdkKey, insteadOf: projects.project(former.sdkKey), changesMore: changesLifetime)
+        return isApproved ? call.admission.approval : nil
+    }
+
+    // MARK: Lifetime of assignments
+
+    /// A change of the lifetime of a project's assignments.
+    private struct LifetimeChange {
+        /// The new lifetime; `nil` for the lifetime of the server.
+        let lifetime: AssignmentLifetime?
+    }
+
+    /// Returns the change of the lifetime that a body requests; `nil` if the lifetime stays as it is.
+    private func lifetimeChange(in body: JSONValue, of sdkKey: String) throws(CoreError) -> LifetimeChange? {
+        guard let object = body.object, let lifetime = try AssignmentLifetime.change(in: object) else { return nil }
+        let isUnchanged = lifetime == projects.project(sdkKey)?.datafile.assignmentLifetime
+        return isUnchanged ? nil : LifetimeChange(lifetime: lifetime)
+    }
+
+    /// Changes the lifetime of the project's assignments.
+    private func make(
+        _ change: LifetimeChange, of sdkKey: String, by author: Author, _ call: Call
     ) async throws {
+        let lifetime = change.lifetime
         let note = ProjectEditor.Note(.projectPut, of: sdkKey) { compiled in
             .object(JSONObject(.init(key: AssignmentLifetime.apiMember, value: Self.lifetime(compiled.datafile))))
         }
@@ -78,6 +99,8 @@ struct ProjectEndpoints {
     private static func lifetime(_ datafile: Datafile?) -> JSONValue {
         (datafile?.assignmentLifetime).map { .string($0.text) } ?? .null
     }
+
+    // MARK: Deleting
 
     /// Deletes an empty project.
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
@@ -110,6 +133,8 @@ struct ProjectEndpoints {
             throw CoreError(.conflict, "the project was changed during the request; it stays; try again")
         }
     }
+
+    // MARK: Projects
 
     /// Returns the project in the path.
     private func record(_ request: borrowing Request, _ call: Call) throws(CoreError) -> ProjectRecord {

@@ -14,6 +14,7 @@ struct AuditEndpoint {
         "author", "action", "user_id", "target", "since", "until", "after", "limit",
     ]
 
+    /// Responds with a page of entries that match all parameters.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         var query = try Self.query(request.query(knowing: Self.parameters))
         let limit = query.limit
@@ -47,6 +48,7 @@ struct AuditEndpoint {
         return query
     }
 
+    /// Returns a parameter that is a time; `nil` if it is absent.
     private static func moment(_ name: String, _ given: [String: String]) throws(CoreError) -> Instant? {
         guard let text = given[name] else { return nil }
         guard let moment = Instant(rfc3339: text) else {
@@ -55,6 +57,8 @@ struct AuditEndpoint {
         return moment
     }
 
+    /// Encodes a page of entries.
+    ///
     /// - Parameter isLast: whether there are no older entries.
     private static func encode(_ entries: [AuditEntry], isLast: Bool) -> [UInt8] {
         var writer = JSONWriter()

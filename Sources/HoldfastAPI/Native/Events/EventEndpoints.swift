@@ -30,7 +30,8 @@ struct EventEndpoints {
         try await record(request, call, knowing: ExposureInput.members) { body, call in
             let exposure = try ExposureInput(body, projects, for: call.access)
             if exposure.project.forcesVariations(on: exposure.userID) {
-                // Another process may have removed the forced variation, or erased the user.
+                // An exposure to a forced variation is left out of results. Another process may have ended the forced
+                // variation, or erased the user.
                 try call.requireUpToDate()
             }
             guard exposure.needsProfile else { return .exposure(try exposure.exposure(nil)) }
@@ -41,7 +42,9 @@ struct EventEndpoints {
 
     /// Records the events of a body, one or an array.
     ///
-    /// - Parameter parse: returns the event to record, unless it is refused.
+    /// - Parameters:
+    ///   - members: the names of the members that an event may have.
+    ///   - parse: returns the event to record; throws if the event is refused.
     private func record(
         _ request: borrowing Request, _ call: Call, knowing members: [String],
         _ parse: @escaping (EventInput, Call) async throws -> UserEvent

@@ -27,10 +27,11 @@ final class EventExport: StoredStream {
     /// Reads a page of at most `limit` events.
     typealias Source = (_ after: Int64, _ limit: Int) async throws(StorageError) -> Page
 
+    /// The format of the export.
     private var form: ExportForm
     /// The number of the last event that was read.
     private var after: Int64
-    /// The number of events up to the limit of the export.
+    /// The number of events that may still be exported until the limit is reached.
     private var remaining: Int
     private var pageSize: PageSize
     /// Whether the store has no further events.
@@ -57,7 +58,7 @@ final class EventExport: StoredStream {
         return form.piece(page.lines)
     }
 
-    /// Returns the end of a page in JSON; `nil` for lines, which have no end. Reads whether there is another page.
+    /// Returns the end of a page in JSON, which says whether there is another page; `nil` for lines, which have no end.
     private func end() async throws(StorageError) -> [UInt8]? {
         guard form.awaitsEnd else { return nil }
         guard !isAtEnd else { return form.end(next: .null) }

@@ -1,7 +1,7 @@
 import HTTPServer
 
 extension NativeProtocol {
-    /// The routes that record events, and that read what was recorded: exports, the feed and the audit log.
+    /// The routes that record events, and the routes that read records: exports, the feed and the audit log.
     static func events(_ loop: LoopServices) -> [APIRoute] {
         let services = loop.services
         let session = loop.session

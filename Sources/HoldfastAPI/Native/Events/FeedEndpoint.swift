@@ -11,18 +11,19 @@ import Storage
 struct FeedEndpoint {
     let reader: FeedReader
     let projects: ProjectView
-    /// The kinds of lines without `?kinds=`.
+    /// The kinds of lines in the response to a request without `?kinds=`.
     var kinds = Set(FeedKind.allCases)
-    /// Reads the attributes for lines to edges; `nil` for lines that only have the names of changed attributes.
+    /// The session that reads the attributes of users for edges. `nil` for other readers, whose lines have only the
+    /// names of changed attributes.
     var records: (any StoreSession)?
-    /// Checks the cursors of edges; `nil` for other readers.
+    /// Checks the cursors of edges; `nil` for other readers, whose cursors must only be readable.
     var presence: EdgePresence?
 
     /// The maximum number of lines in a response.
-    private static let mostLines = 10_000
+    private static let maximumLines = 10_000
     /// The maximum time for which a response waits for the first line, in seconds. It is less than the time limit of
     /// handlers.
-    static let mostSeconds = 30
+    static let maximumWait = 30
 
     /// Responds with the changes after a cursor, and with the cursor after them. The query has:
     ///
@@ -33,12 +34,12 @@ struct FeedEndpoint {
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["after", "kinds", "limit", "wait"])
         let kinds = try query["kinds"].map { text throws(CoreError) in try Self.kinds(text) } ?? kinds
-        let limit = try Self.number("limit", query, in: 0...Self.mostLines, otherwise: 1_000)
-        let seconds = try Self.number("wait", query, in: 0...Self.mostSeconds, otherwise: 0)
+        let limit = try Self.number("limit", query, in: 0...Self.maximumLines, default: 1_000)
+        let seconds = try Self.number("wait", query, in: 0...Self.maximumWait, default: 0)
         do {
             let deadline = ContinuousClock.now + .seconds(seconds)
-            let cursor = try await begin(query["after"] ?? "now")
-            try await presence?.expect(cursor, reader, call)
+            let cursor = try await cursor(of: query["after"] ?? "now")
+            try await presence?.check(cursor: cursor, reader, call)
             var batch = try await reader.read(after: cursor, kinds: kinds, limit: limit)
             while limit > 0, batch.lines.isEmpty, try await waitForChange(after: batch.next, until: deadline, call) {
                 batch = try await reader.read(after: batch.next, kinds: kinds, limit: limit)
@@ -51,6 +52,8 @@ struct FeedEndpoint {
         }
     }
 
+    /// Waits for a change after a cursor.
+    ///
     /// - Returns: `false` after the deadline, or if the client has disconnected or is no longer admitted.
     private func waitForChange(
         after cursor: FeedCursor, until deadline: ContinuousClock.Instant, _ call: Call
@@ -65,8 +68,10 @@ struct FeedEndpoint {
         }
     }
 
-    /// Returns the cursor that a request names.
-    func begin(_ after: String) async throws(FeedReader.Failure) -> FeedCursor {
+    /// Returns the cursor that the parameter `after` names.
+    ///
+    /// - Parameter after: a cursor; `now` for the end of the feed, or `oldest` for its start.
+    func cursor(of after: String) async throws(FeedReader.Failure) -> FeedCursor {
         switch after {
         case "now": return try await reader.end()
         case "oldest": return try await reader.start()
@@ -76,7 +81,7 @@ struct FeedEndpoint {
         }
     }
 
-    /// Writes the lines and the last line with the cursor.
+    /// Writes the lines of a batch, and the last line with the cursor after them.
     func append(_ batch: FeedReader.Batch, to writer: inout JSONWriter) async throws(StorageError) {
         let schema = projects.schema
         let records = try await attributes(in: batch)
@@ -87,8 +92,11 @@ struct FeedEndpoint {
         FeedLine.appendEnd(batch.next, isComplete: self.records == nil ? nil : batch.isAtEnd, to: &writer)
     }
 
-    /// Reads the attributes of the users for whom a batch has attribute lines; damaged records are left out. They may
-    /// be newer than the lines.
+    /// Reads the current attributes of the users for whom a batch has attribute lines. They may be newer than the
+    /// lines.
+    ///
+    /// - Returns: the record of each user, which is `nil` if the user has no attributes. A user with a damaged record
+    ///   is left out.
     private func attributes(
         in batch: FeedReader.Batch
     ) async throws(StorageError) -> [Identifier: AttributeRecord?] {
@@ -98,6 +106,7 @@ struct FeedEndpoint {
         var attributes: [Identifier: AttributeRecord?] = [:]
         for (userID, result) in zip(users, results) {
             if case .failure(.damaged) = result { continue }
+            // Assigning the optional itself would remove the user if there are no attributes.
             attributes[userID] = .some(try result.get())
         }
         return attributes
@@ -118,11 +127,14 @@ struct FeedEndpoint {
         return kinds
     }
 
-    /// Returns a whole number of the query.
+    /// Returns a query parameter that is a whole number.
+    ///
+    /// - Parameter defaultNumber: the number of a query without the parameter.
+    /// - Throws: 400 for another text, or a number outside of the range.
     static func number(
-        _ name: String, _ query: [String: String], in range: ClosedRange<Int>, otherwise standard: Int
+        _ name: String, _ query: [String: String], in range: ClosedRange<Int>, default defaultNumber: Int
     ) throws(CoreError) -> Int {
-        guard let text = query[name] else { return standard }
+        guard let text = query[name] else { return defaultNumber }
         guard let number = Int(text), range.contains(number) else {
             throw CoreError(
                 .invalid,

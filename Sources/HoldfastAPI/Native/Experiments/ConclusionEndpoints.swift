@@ -5,8 +5,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /v1/experiments/{key}/conclude` ends an experiment, usually with a winner for everybody, and `…/reopen` undoes
-/// that. `…/ramp` is in `RampEndpoint.swift`.
+/// `POST /v1/experiments/{key}/conclude` ends an experiment, usually with a variation that everybody gets, the winner.
+/// `POST /v1/experiments/{key}/reopen` makes it run again. `…/ramp` is in `RampEndpoint.swift`.
 struct ConclusionEndpoints {
     let catalog: ProjectCatalog
     let projects: ProjectView
@@ -33,11 +33,11 @@ struct ConclusionEndpoints {
         }
     }
 
-    /// Edits the experiment, and responds with it as it is then.
+    /// Edits the experiment in the path, and responds with the edited experiment.
     ///
     /// - Parameters:
     ///   - action: the action in the audit log.
-    ///   - change: changes the definitions; may be called several times.
+    ///   - change: changes the definitions. It is called again if another request changes them meanwhile.
     func edit(
         _ request: borrowing Request, _ call: Call, _ action: AuditAction, _ key: String,
         _ change: @escaping @Sendable (inout ProjectDefinitions) throws(CoreError) -> Void

@@ -6,15 +6,16 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /v1/experiments/{key}/import`: imports exposures and events of the experiment from another system, of any age.
-/// An import has several parts if it is large, each a request with the same start and shares of the variations.
+/// `POST /v1/experiments/{key}/import`: imports exposures and events of the experiment, of any age, from another
+/// system. A large import consists of several requests. Each has one part of the data, and the same start and the same
+/// shares of the variations.
 struct ImportEndpoint {
     let services: Services
     let store: any StoreSession
     let projects: ProjectView
 
-    /// Stores one part of an import: all of it or, unless the store fails in between, nothing. A repeated part is not
-    /// counted twice.
+    /// Stores one part of an import as a whole. If the store fails in between, the beginning stays stored, and the
+    /// sender repeats the part. A repeated part is not counted twice.
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try request.key()
         let body = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
@@ -40,6 +41,7 @@ struct ImportEndpoint {
         ])
     }
 
+    /// Returns the numbers of new and of repeated events.
     private static func counts(_ outcomes: [EventOutcome]) -> JSONValue {
         let repeated = outcomes.count { $0 == .repeated }
         return ["stored": .integer(Int64(outcomes.count - repeated)), "repeated": .integer(Int64(repeated))]

@@ -22,6 +22,7 @@ struct OverviewEndpoint {
     private static let days = 30
     /// The maximum number of owners, and of tags, in a response.
     private static let maximumLabels = 100
+    /// The number of experiments in a response, by default and at most.
     private static let defaultLimit = 25
     private static let maximumLimit = 100
     private static let maximumOffset = 1_000_000_000
@@ -29,7 +30,7 @@ struct OverviewEndpoint {
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let selection = try Self.selection(request)
         let project = try projects.project(named: request.sdkKey, for: call.access)
-        // The users of all experiments are read only if the list is sorted by them.
+        // The list is sorted by users only on request, so the users of all experiments are usually not read.
         let enrolled = [.users, .day].contains(selection.order) ? try await store.read(.enrolledUsers) : [:]
         let found = services.monitor.findings.filter { $0.sdkKey == project.sdkKey }
         let findings = Dictionary(found.map { ($0.key, $0) }, uniquingKeysWith: { first, _ in first })
@@ -65,6 +66,21 @@ struct OverviewEndpoint {
         }
         selection.owner = query["owner"]
         selection.tag = query["tag"].map { Identifier($0) }
+        try setOrder(query, of: &selection)
+        if let text = query["offset"] {
+            guard let offset = Int(text), (0...maximumOffset).contains(offset) else {
+                throw CoreError(.invalid, "`offset` must be a whole number from 0; got '\(text)'")
+            }
+            selection.offset = offset
+        }
+        selection.limit = query["limit"] == nil ? defaultLimit : try Request.pageLimit(query, max: maximumLimit)
+        return selection
+    }
+
+    /// Parses `sort` and `order`.
+    private static func setOrder(
+        _ query: [String: String], of selection: inout ExperimentSelection
+    ) throws(CoreError) {
         if let name = query["sort"] {
             guard let order = ExperimentSelection.Order(rawValue: name) else {
                 let known = ExperimentSelection.Order.allCases.map(\.rawValue).joined(separator: ", ")
@@ -77,14 +93,6 @@ struct OverviewEndpoint {
             throw CoreError(.invalid, "`order` must be asc or desc; got '\(direction)'")
         }
         selection.isDescending = direction == "desc"
-        if let text = query["offset"] {
-            guard let offset = Int(text), (0...maximumOffset).contains(offset) else {
-                throw CoreError(.invalid, "`offset` must be a whole number from 0; got '\(text)'")
-            }
-            selection.offset = offset
-        }
-        selection.limit = query["limit"] == nil ? defaultLimit : try Request.pageLimit(query, max: maximumLimit)
-        return selection
     }
 
     /// Returns a row of the list.

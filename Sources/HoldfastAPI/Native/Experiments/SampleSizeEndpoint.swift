@@ -12,12 +12,14 @@ struct SampleSizeEndpoint {
     let store: any StoreSession
     let projects: ProjectView
 
-    /// The maximum number of other experiments of the same flags whose observations are used.
+    /// The maximum number of other experiments with the same flags from whose results the size is estimated.
     private static let otherExperiments = 20
 
-    /// Responds with the sample size for each metric. It is estimated from the experiment's own results, and from those
-    /// of the experiment that the body names, or else of others with the same flags: an experiment that has not begun
-    /// has no results.
+    /// Responds with the sample size for each metric.
+    ///
+    /// The size is estimated from the results of the experiment itself and of other experiments, because an experiment
+    /// that has not begun has no results. The others are the experiment that the body names; if it names none, those
+    /// with the same flags.
     func post(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let (project, experiment) = try projects.experiment(request, for: call.access)
         let sizeRequest = try request.withBody { bytes throws(CoreError) in

@@ -14,8 +14,8 @@ extension BreakdownResults {
         ]
     }
 
-    /// The results as CSV, one line for each group, variation and metric. The outcome and the columns after it are
-    /// always valid, and corrected for the number of comparisons.
+    /// The results as CSV, one line for each group, variation and metric. The numbers from the column `outcome` on are
+    /// valid at every interim look, and corrected for the number of comparisons.
     var csv: String {
         let header = groups.first?.results.csvByMetric.header ?? []
         let rows = groups.flatMap { group in
@@ -51,8 +51,8 @@ extension BreakdownResults.Group {
         ]
     }
 
-    /// Returns the corrected numbers of a line; empty for the baseline, and for metrics that the query does not
-    /// compare.
+    /// Returns the outcome and the corrected numbers for a line of ``BreakdownResults/csv``. They are empty for the
+    /// baseline, and for a metric that the query does not compare.
     fileprivate func corrected(_ row: [String], _ header: [String]) -> [String] {
         func field(_ column: String) -> String? { header.firstIndex(of: column).map { row[$0] } }
         let index = results.variations.firstIndex { $0.id.string == field("variation_id") }

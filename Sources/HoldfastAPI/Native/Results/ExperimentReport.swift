@@ -9,10 +9,11 @@ import Storage
 /// A self-contained page about an experiment, to print or to send: the hypothesis, the results and the decision. It
 /// loads nothing and has no scripts; its pictures are embedded.
 ///
-/// ``page(nonce:)`` adds the sections one after the other, as HTML.
+/// ``page(nonce:)`` adds the sections one after the other, as HTML. The sections with numbers are in
+/// `ExperimentReport+Numbers.swift`.
 struct ExperimentReport {
     /// A variation compared with the baseline by one metric.
-    fileprivate struct Row {
+    struct Row {
         var variation: String
         var users: Int
         var mean: Double?
@@ -25,7 +26,7 @@ struct ExperimentReport {
     }
 
     /// A metric of the report, with a row for each variation.
-    private struct Metric {
+    struct Metric {
         var name: String
         /// `primary`, `guardrail` or `secondary`.
         var role: String
@@ -41,21 +42,21 @@ struct ExperimentReport {
         var rows: [Row]
     }
 
-    private let results: ExperimentResults
+    let results: ExperimentResults
     /// The experiment as `GET` shows it.
-    private let description: JSONObject
-    private let metrics: [Metric]
+    let description: JSONObject
+    let metrics: [Metric]
     private let decision: Verdict.Decision
     private let winner: String?
     private let reasons: [String]
     private let warnings: [String]
-    private let series: ResultsSeries?
-    private let madeAt: Instant
-    private let author: String
+    let series: ResultsSeries?
+    let madeAt: Instant
+    let author: String
     /// The sections so far.
-    private var html = ""
+    var html = ""
 
-    /// Creates the report of all metrics of an experiment's plan.
+    /// Creates the report about all metrics of an experiment's plan.
     ///
     /// - Parameters:
     ///   - experiment: the experiment as `GET` shows it.
@@ -84,7 +85,7 @@ struct ExperimentReport {
         self.author = author
     }
 
-    /// Creates the report of one goal.
+    /// Creates the report about one goal.
     ///
     /// - Parameter results: the results of the goal.
     init(
@@ -172,7 +173,7 @@ struct ExperimentReport {
     private mutating func addDecision() {
         if let conclusion = description["conclusion"]?.object {
             let winner = conclusion["winner"]?.string
-            addDecision(
+            addBox(
                 "decided", winner.map { "Concluded: everybody gets \($0)" } ?? "Concluded without a winner",
                 [
                     conclusion["reason"]?.string ?? "",
@@ -187,20 +188,20 @@ struct ExperimentReport {
             case .continue: "Continue: not certain enough to decide"
             case .invalid: "Invalid: do not decide by these numbers"
             }
-        addDecision(decision.rawValue, sentence, reasons)
+        addBox(decision.rawValue, sentence, reasons)
         addList(warnings.filter { !reasons.contains($0) }, class: "warnings")
     }
 
     /// Adds a box with a decision.
     ///
     /// - Parameter kind: the class in the style sheet.
-    private mutating func addDecision(_ kind: String, _ sentence: String, _ reasons: [String]) {
+    private mutating func addBox(_ kind: String, _ sentence: String, _ reasons: [String]) {
         html += "<section class=\"verdict \(kind)\"><h2>\(Self.escaped(sentence))</h2>\n"
         addList(reasons.filter { !$0.isEmpty })
         html += "</section>\n"
     }
 
-    /// Adds a table of what was tried: the variations, the audience, and the plan.
+    /// Adds a table with the setup of the experiment: the variations, the audience, and the plan.
     private mutating func addTrial() {
         html += "<h2>What was tried</h2>\n"
         if let text = description["description"]?.string { html += "<p>\(Self.escaped(text))</p>\n" }
@@ -224,7 +225,7 @@ struct ExperimentReport {
             }
             if !names.isEmpty { rows.append((title, names.joined(separator: ", "))) }
         }
-        rows += decisionRule
+        rows += rowsOfDecisionRule
         let body = rows.map { name, value in
             "<tr><th scope=\"row\">\(Self.escaped(name))</th><td>\(Self.escaped(value))</td></tr>\n"
         }
@@ -232,7 +233,7 @@ struct ExperimentReport {
     }
 
     /// The error and the power of the experiment's plan, as rows of a table; empty for the report of one goal.
-    private var decisionRule: [(String, String)] {
+    private var rowsOfDecisionRule: [(String, String)] {
         guard let plan = description["plan"]?.object, results.query.goal == nil else { return [] }
         let alpha = Self.decimal((plan["alpha"]?.double ?? 0) * 100)
         let power = Self.decimal((plan["power"]?.double ?? 0) * 100)
@@ -241,143 +242,6 @@ struct ExperimentReport {
         let changed = plan["changed_since_start"]?.array?.compactMap(\.string) ?? []
         if !changed.isEmpty { rows.append(("Changed since the start", changed.joined(separator: ", "))) }
         return rows
-    }
-
-    // MARK: Numbers
-
-    /// Adds a table with a group for each metric and a row for each of its variations. All intervals are drawn on one
-    /// scale.
-    private mutating func addMetrics() {
-        let rows = metrics.flatMap(\.rows)
-        html += "<h2>What was found</h2>\n"
-        guard !rows.isEmpty else {
-            html += "<p class=\"soft\">There is nothing to compare yet.</p>\n"
-            return
-        }
-        let intervals = rows.compactMap(\.effect?.liftInterval)
-        let margins = metrics.compactMap { metric in metric.margin.map { $0...$0 } }
-        let scale = ChartScale(covering: intervals + margins + [0...0], onto: 4...196)
-        let percent = Self.decimal(results.query.confidence * 100)
-        html += """
-            <table class="numbers">
-            <thead><tr><th scope="col">Metric</th><th scope="col">Value</th><th scope="col">Lift</th>\
-            <th scope="col">\(percent)% interval, valid at every interim look</th><th scope="col">p</th><th scope="col">Outcome</th>\
-            <th scope="col">Users</th></tr></thead>
-
-            """
-        let names = ["primary": "Decides", "guardrail": "Must not suffer", "secondary": "Explains"]
-        for metric in metrics {
-            html += "<tbody><tr><th class=\"group\" colspan=\"7\" scope=\"rowgroup\">\(Self.escaped(metric.name)) "
-            html += "<span class=\"soft\">\(names[metric.role] ?? "")\(metric.isDecrease ? "; less is better" : "")"
-            html += "</span></th></tr>\n"
-            for row in metric.rows { html += text(of: row, metric, scale) }
-            html += "</tbody>\n"
-        }
-        html += "</table>\n"
-    }
-
-    /// Returns a row of the table.
-    private func text(of row: Row, _ metric: Metric, _ scale: ChartScale) -> String {
-        func value(_ number: Double?) -> String {
-            guard let number else { return "–" }
-            return metric.isShare
-                ? Self.decimal(number * 100) + "%" : Self.escaped(ResultsChart.amount(number, in: metric.unit))
-        }
-        let lift = row.effect?.lift
-        let interval = row.effect?.liftInterval
-        let tone =
-            ["better": "good", "worse": "bad", "beyond margin": "bad"][row.outcome] ?? ""
-        let drawn =
-            if let lift, let interval {
-                Self.drawn(interval, lift, tone, metric.margin, scale)
-                    + "<br>\(ResultsChart.percent(interval.lowerBound)) to \(ResultsChart.percent(interval.upperBound))"
-            } else {
-                Self.escaped(row.effect.map { "\($0)" } ?? "–")
-            }
-        let p = row.pValue.map { ExperimentResults.short($0).replacing("= ", with: "") } ?? "–"
-        return """
-            <tr><th scope="row">\(Self.escaped(row.variation))</th><td>\(value(row.mean))<br><span class="soft">baseline \
-            \(value(row.baseline))</span></td><td class="\(tone)">\(lift.map(ResultsChart.percent) ?? "–")</td><td>\(drawn)</td>\
-            <td>\(Self.escaped(p))</td><td>\(Self.escaped(row.outcome))</td><td>\(row.users)</td></tr>
-
-            """
-    }
-
-    /// Draws a lift with its interval, and with the margin of a guardrail.
-    ///
-    /// - Parameter tone: the class of the style sheet, which determines the color.
-    private static func drawn(
-        _ interval: ClosedRange<Double>, _ lift: Double, _ tone: String, _ margin: Double?, _ scale: ChartScale
-    ) -> String {
-        let color = ["good": "#2f7d3a", "bad": "#b01f17"][tone] ?? "#5f6b6d"
-        var drawing = SVGDrawing(width: 200)
-        drawing.line(x: scale.position(0), y: 0, toX: scale.position(0), toY: 20, "#8a8f8c", width: 1)
-        if let margin {
-            drawing.line(x: scale.position(margin), y: 0, toX: scale.position(margin), toY: 20, "#b01f17", width: 1)
-        }
-        let low = scale.position(interval.lowerBound)
-        let high = scale.position(interval.upperBound)
-        drawing.line(x: low, y: 10, toX: high, toY: 10, color, width: 2)
-        for x in [low, high] { drawing.line(x: x, y: 6, toX: x, toY: 14, color, width: 2) }
-        drawing.circle(x: scale.position(lift), y: 10, radius: 4, color)
-        return drawing.element(height: 20, label: "interval of the lift")
-    }
-
-    // MARK: Over time
-
-    /// Adds a chart of the lift by days of enrollment, if there are several days.
-    private mutating func addSeries() {
-        guard let series, let chart = SeriesChart(series) else { return }
-        html += "<figure><h2>Lift of \(Self.escaped(series.whole.subject.string)) over time</h2>\n"
-        html += "<p class=\"soft\">All users enrolled until each day, with the interval of every interim look.</p>\n"
-        html += chart.element + "</figure>\n"
-    }
-
-    // MARK: Users and origin
-
-    /// Adds the number of users, and how they are split in each period of the experiment.
-    private mutating func addUsers() {
-        html += "<section><h2>Users</h2>\n<p>\(results.counted) counted"
-        let leftOut = [(results.multipleVariations, "in several variations"), (results.chosen, "forced")]
-            .filter { $0.0 > 0 }.map { "\($0) \($1)" }
-        html += (leftOut.isEmpty ? "" : "; left out: " + leftOut.joined(separator: ", ")) + ".</p>\n"
-        let ratio = results.sampleRatio
-        let p = ratio.pValue.map { "p \(ExperimentResults.short($0))" } ?? "no users yet"
-        html +=
-            ratio.isMismatch
-            ? "<p class=\"bad\">Sample ratio mismatch, \(Self.escaped(p)): the users are not split as configured.</p>\n"
-            : "<p>Sample ratio: as configured (\(Self.escaped(p))).</p>\n"
-        for period in ratio.periods {
-            let total = Double(period.users.reduce(0, +))
-            let rows = zip(results.variations, period.users).enumerated().map { index, entry in
-                let (variation, users) = entry
-                let expected = period.shares.map { Self.decimal($0[index] * total, places: 1) } ?? "–"
-                return
-                    "<tr><th scope=\"row\">\(Self.escaped(variation.name))</th><td>\(users)</td><td>\(expected)</td></tr>\n"
-            }
-            let since = period.since.map { "Since \(Self.time($0.rfc3339))" } ?? "Variation"
-            html += """
-                <table><thead><tr><th scope="col">\(since)</th><th scope="col">Users</th><th scope="col">Expected</th></tr></thead>
-                <tbody>\(rows.joined())</tbody></table>
-
-                """
-        }
-        html += "</section>\n"
-    }
-
-    /// Adds when, by whom and from which definitions the report was made.
-    private mutating func addEnd() {
-        let kept = results.frozenAt.map {
-            "These are the results of \(Self.time($0.rfc3339)), the time of the conclusion. "
-        }
-        let filter = results.query.filter.isEmpty ? "" : "Only some users, or some of what they did, count. "
-        let revision = description["revision"]?.string ?? ""
-        html += """
-            <footer class="soft">\(kept ?? "")\(filter)Made \(Self.time(madeAt.rfc3339)) by \(Self.escaped(author)), from \
-            revision \(Self.escaped(revision)) of the project \(Self.escaped(results.sdkKey)). The intervals and p-values hold \
-            at every interim look.</footer>
-
-            """
     }
 
     // MARK: Text
@@ -394,16 +258,16 @@ struct ExperimentReport {
         return text.prefix(1).uppercased() + text.dropFirst() + (isEnded ? "" : ".")
     }
 
-    private static func decimal(_ number: Double, places: Int = 2) -> String {
-        ResultsChart.decimal(number, places: places, trimmed: true)
+    static func decimal(_ number: Double, places: Int = 2) -> String {
+        NumberText.decimal(number, places: places, trimmed: true)
     }
 
     /// Formats a time such as `2026-11-27T12:30:00.000Z` as `2026-11-27 12:30 UTC`.
-    private static func time(_ text: String) -> String {
+    static func time(_ text: String) -> String {
         escaped(text.prefix(16).replacing("T", with: " ") + " UTC")
     }
 
-    private static func escaped(_ text: String) -> String { SVGDrawing.escaped(text) }
+    static func escaped(_ text: String) -> String { SVGDrawing.escaped(text) }
 
     private static let style = """
         :root {color-scheme:light}
@@ -440,7 +304,7 @@ struct ExperimentReport {
 }
 
 extension ExperimentReport.Row {
-    /// - Parameter finding: what the verdict says about the variation.
+    /// - Parameter finding: the verdict about the variation.
     fileprivate init(_ results: ExperimentResults, _ finding: Verdict.Finding) {
         let variation = results.variations[finding.variation]
         let outcome =
@@ -472,8 +336,8 @@ extension Verdict.Role {
     fileprivate func marginText(in unit: String) -> String? {
         guard case .guardrail(let margin) = self else { return nil }
         return switch margin {
-        case .share(let share): ResultsChart.decimal(share * 100, places: 2, trimmed: true) + "%"
-        case .absolute(let number): ResultsChart.amount(number, in: unit)
+        case .share(let share): NumberText.decimal(share * 100, places: 2, trimmed: true) + "%"
+        case .absolute(let number): NumberText.amount(number, in: unit)
         }
     }
 }

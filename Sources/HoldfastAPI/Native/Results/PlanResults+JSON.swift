@@ -43,6 +43,7 @@ extension PlanResults {
         number.flatMap { $0.isFinite ? .number($0) : nil } ?? .null
     }
 
+    /// Returns an interval as an array of its bounds; `null` if it is unknown.
     static func json(_ interval: ClosedRange<Double>?) -> JSONValue {
         interval.map { [json($0.lowerBound), json($0.upperBound)] } ?? .null
     }
@@ -75,7 +76,7 @@ extension PlanResults.Metric {
 extension ExperimentResults {
     /// Returns the results of one variation.
     ///
-    /// - Parameter finding: what the verdict says about the variation; `nil` for the baseline.
+    /// - Parameter finding: the verdict about the variation; `nil` for the baseline.
     func json(_ result: VariationResult, _ finding: Verdict.Finding?) -> JSONValue {
         var object = JSONObject()
         object["variation_id"] = .string(result.id.string)
@@ -127,7 +128,7 @@ extension Verdict.Finding {
         return object
     }
 
-    /// The names of ``members``, each with the value null.
+    /// The members of the baseline, which has no finding: all names of ``members``, with the value null.
     fileprivate static let noMembers: JSONObject = {
         var object = JSONObject()
         for name in ["difference", "difference_interval", "lift", "lift_interval", "p_value"] { object[name] = .null }

@@ -1,11 +1,10 @@
 import Bucketing
 import Definitions
-import Glibc
 import HoldfastCore
 import Storage
 
-/// Draws results as SVG, from top to bottom: a heading, the verdict, and for each metric a panel with the lift of each
-/// variation over the baseline and its intervals.
+/// Draws results as SVG, from top to bottom: a heading, the verdict, and a panel for each metric. A panel has the lift
+/// of each variation over the baseline, and its intervals.
 ///
 /// A panel has a row for each variation. A thick line is the interval of a single analysis, a thin line the interval
 /// that is valid at every interim look, and a circle the estimate.
@@ -27,11 +26,12 @@ struct ResultsChart {
     private let results: ExperimentResults
     private let verdict: Verdict
     private var drawing = SVGDrawing(width: 960)
-    /// The position below everything that is drawn.
+    /// The vertical position below everything that has been drawn.
     private var top = 0.0
 
-    /// The horizontal positions of the axis. Names are on its left, and numbers on its right.
+    /// The horizontal positions of the ends of the axis, in pixels. Names are on its left, and numbers on its right.
     private static let plot = 220.0...640.0
+    /// The height of a row of a panel, and the left margin, in pixels.
     private static let rowHeight = 44.0
     private static let margin = 24.0
     private static let ink = "#1f2933"
@@ -96,7 +96,7 @@ struct ResultsChart {
 
     /// Explains the two kinds of intervals.
     private mutating func addLegend() {
-        let percent = Self.decimal(results.query.confidence * 100, places: 2, trimmed: true)
+        let percent = NumberText.decimal(results.query.confidence * 100, places: 2, trimmed: true)
         drawing.line(x: Self.margin, y: 78, toX: 48, toY: 78, Self.undecided, width: 6)
         drawing.text("\(percent)% interval of a single analysis", x: 56, y: 82, size: 12, Self.faint)
         drawing.line(x: 268, y: 78, toX: 292, toY: 78, Self.undecided, width: 1.5)
@@ -127,7 +127,7 @@ struct ResultsChart {
         }
     }
 
-    /// Breaks a text into lines of at most `width` characters, if its words are not longer.
+    /// Breaks a text into lines of at most `width` characters. A longer word has a line of its own.
     private static func wrapped(_ text: String, width: Int) -> [String] {
         var lines: [String] = []
         for word in text.split(separator: " ") {
@@ -151,7 +151,8 @@ struct ResultsChart {
         drawing.text(title, x: Self.margin, y: top, size: 14, Self.ink, weight: "600")
         if let baseline {
             drawing.text(
-                "baseline \(Self.amount(baseline, in: unit))", x: Self.plot.lowerBound, y: top, size: 12, Self.faint)
+                "baseline \(NumberText.amount(baseline, in: unit))", x: Self.plot.lowerBound, y: top, size: 12,
+                Self.faint)
         }
         guard !rows.isEmpty else {
             drawing.text("nothing to compare yet", x: Self.margin, y: top + 24, size: 12, Self.faint)
@@ -193,7 +194,8 @@ struct ResultsChart {
         let right = Self.plot.upperBound + 20
         let unit = results.measured?.definition.unit ?? ""
         func text(_ number: Double) -> String {
-            row.isLift ? Self.percent(number) : Self.sign(of: number) + Self.amount(abs(number), in: unit)
+            row.isLift
+                ? NumberText.percent(number) : NumberText.sign(of: number) + NumberText.amount(abs(number), in: unit)
         }
         let interval = "\(text(row.interval.lowerBound)) to \(text(row.interval.upperBound))"
         drawing.text("\(text(row.estimate))  (\(interval))", x: right, y: y - 2, size: 13, Self.ink)
@@ -211,50 +213,4 @@ struct ResultsChart {
         if interval.upperBound < 0 { return wantsLess ? Self.better : Self.worse }
         return Self.undecided
     }
-
-    // MARK: Numbers
-
-    /// Formats a share as a percentage with its sign, such as `+1.5%`.
-    static func percent(_ share: Double) -> String {
-        sign(of: share) + decimal(abs(share) * 100, places: 1) + "%"
-    }
-
-    private static func sign(of number: Double) -> String {
-        if number > 0 { return "+" }
-        return number < 0 ? "−" : ""
-    }
-
-    /// Formats a number with a number of decimals, without the digits of binary fractions.
-    ///
-    /// - Parameter trimmed: whether zeros at the end are left out.
-    static func decimal(_ number: Double, places: Int, trimmed: Bool = false) -> String {
-        let scale = pow(10, Double(places))
-        guard number.isFinite, abs(number) * scale < 1e15 else { return number.description }
-        let scaled = Int64((abs(number) * scale).rounded())
-        let digits = String(scaled % Int64(scale))
-        var fraction = String(repeating: "0", count: max(0, places - digits.count)) + digits
-        if trimmed { while fraction.last == "0" { fraction.removeLast() } }
-        let whole = (number < 0 && scaled != 0 ? "-" : "") + String(scaled / Int64(scale))
-        return places == 0 || fraction.isEmpty ? whole : whole + "." + fraction
-    }
-
-    /// Formats a number with about four significant digits.
-    static func significant(_ number: Double) -> String {
-        guard number != 0, number.isFinite else { return number == 0 ? "0" : "unknown" }
-        return decimal(number, places: min(8, max(0, 3 - Int(floor(log10(abs(number)))))), trimmed: true)
-    }
-
-    /// Formats a number with its unit, such as `12.30 EUR`.
-    static func amount(_ number: Double, in unit: String) -> String {
-        guard !unit.isEmpty else { return significant(number) }
-        let isCurrency =
-            unit.utf8.count == 3 && unit.utf8.allSatisfy { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) }
-        // Amounts have two decimals, except in currencies whose cents are not used.
-        let isMoney = isCurrency && abs(number) >= 1 && abs(number) < 100_000 && !withoutCents.contains(unit)
-        return (isMoney ? decimal(number, places: 2) : significant(number)) + "\u{a0}" + unit
-    }
-
-    private static let withoutCents: Set<String> = [
-        "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "VND", "VUV", "XAF", "XOF", "XPF",
-    ]
 }

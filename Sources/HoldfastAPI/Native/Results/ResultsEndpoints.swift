@@ -26,9 +26,9 @@ struct ResultsEndpoints {
         let parameters = try request.query(knowing: known)
         let query = try ResultsQuery(parameters)
         let scope = try scope(query, request, call)
-        if query.goal == nil, query.metricKey == nil, query.breakdown == nil, query.format == .json,
-            let plan = try await plan(scope)
-        {
+        let isOfPlan =
+            query.goal == nil && query.metricKey == nil && query.breakdown == nil && query.format == .json
+        if isOfPlan, let plan = try await plan(scope) {
             if let unsuitable = parameters.keys.sorted().first(where: { !ResultsQuery.planParameters.contains($0) }) {
                 throw CoreError(
                     .invalid,
@@ -61,6 +61,7 @@ struct ResultsEndpoints {
         let scope = try scope(query, request, call)
         let now = services.store.clock.now()
         let author = call.author(request).name
+        // 128 random bits, so that nobody can guess the nonce.
         let nonce = (0..<2).map { _ in String(UInt64.random(in: .min ... .max), radix: 36) }.joined()
         let description = scope.experiment.description(in: scope.project).object ?? JSONObject()
         let bytes: [UInt8]
@@ -105,6 +106,7 @@ struct ResultsEndpoints {
 
     // MARK: The experiment
 
+    /// Returns a reader of the results in a scope.
     private func reader(_ scope: ResultsScope) -> ResultsReader {
         services.resultsReader(scope, store, projects.schema)
     }
@@ -114,6 +116,7 @@ struct ResultsEndpoints {
         try await services.compute { scope.project.plan(of: scope.experiment) }
     }
 
+    /// Returns the experiment, the project and the query as the scope of the results to read.
     private func scope(
         _ query: ResultsQuery, _ request: borrowing Request, _ call: Call
     ) throws(CoreError) -> ResultsScope {
@@ -121,7 +124,8 @@ struct ResultsEndpoints {
         return ResultsScope(experiment, in: project, query, at: services.store.clock.now())
     }
 
-    /// Returns the experiment in the path, or the comparison of the holdout in the path, and the project.
+    /// Returns the project and the experiment in the path. For a holdout, this is its comparison: an experiment whose
+    /// variations are the users who are held out, and those who are not.
     private func experiment(
         _ request: borrowing Request, _ call: Call
     ) throws(CoreError) -> (Project, Experiment) {
@@ -149,7 +153,8 @@ extension Response {
         Response(.ok, contentType: "text/csv; charset=utf-8", body: .bytes(bytes))
     }
 
-    /// Returns a page whose only style sheet has the nonce. A browser runs nothing in it and does not store it.
+    /// Returns the response with a report, whose only style sheet has the nonce. A browser runs no script in the
+    /// report, and does not store it.
     fileprivate static func report(_ bytes: [UInt8], nonce: String) -> Response {
         var response = Response(.ok, contentType: "text/html; charset=utf-8", body: .bytes(bytes))
         response.fields = [

@@ -64,7 +64,8 @@ extension ExperimentResults {
     fileprivate func numbers(of variation: VariationResult) -> [(name: String, number: Double?)] {
         let estimate = variation.tally.counted > 0 ? estimate(of: variation) : nil
         let comparison = estimate?.comparison
-        let numbers = comparison.map { $0.isDecidedAdjusted ? $0.adjusted ?? $0.numbers : $0.numbers }
+        let adjusted = comparison?.isDecidedAdjusted == true ? comparison?.adjusted : nil
+        let numbers = adjusted ?? comparison?.numbers
         return [
             ("mean", estimate?.mean), ("difference", numbers?.difference),
             ("difference_low", numbers?.sequentialDifferenceInterval?.lowerBound),

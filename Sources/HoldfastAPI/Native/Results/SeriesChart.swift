@@ -7,6 +7,7 @@ import Storage
 /// Draws the lift of each variation by days of enrollment, as a line in the band of its intervals, which are valid at
 /// every interim look.
 struct SeriesChart {
+    /// The lift of a variation on one day.
     private struct Point {
         /// The position of the day in the series.
         var day: Int

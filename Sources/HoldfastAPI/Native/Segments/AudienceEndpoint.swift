@@ -6,7 +6,8 @@ import JSON
 import Storage
 
 /// `POST /v1/audiences/size`: how many users an audience would admit, before an experiment, a rule or a segment uses
-/// it. Only admins may ask: counts of chosen conditions reveal the attributes of users.
+/// it. Only admins may call it, because a caller could find out the attributes of a user by counting suitable
+/// conditions.
 struct AudienceEndpoint {
     let services: Services
     let store: any StoreSession

@@ -43,17 +43,9 @@ struct SegmentEndpoints {
         let author = call.author(request)
         let snapshot = catalog.snapshot()
         let stored = snapshot.schema.segments[name]
-        let segment = try await catalog.inBackground { _ in
-            let body = try JSONInput.parse(content)
-            // The body requests no change if it is what `GET` shows, with or without the counts.
-            if let stored, let changes = DefinitionChanges(of: .object(stored.json)).members(of: body).object,
-                changes.allSatisfy({ Segment.counts.contains($0.key) }), body.object?["conditions"] != nil
-            {
-                return Segment?.none
-            }
-            return try Segment(body, name: name, schema: snapshot.schema)
+        guard let segment = try await requestedSegment(name, content, replacing: stored, in: snapshot.schema) else {
+            return .json(.object(stored?.json ?? JSONObject()))
         }
-        guard let segment else { return .json(.object(stored?.json ?? JSONObject())) }
         try snapshot.schema.checkRoom(forSegment: name)
         let policy = call.approvalPolicy
         let approved = policy.approval.flatMap { snapshot.projects[$0.proposal.sdkKey] }
@@ -72,15 +64,41 @@ struct SegmentEndpoints {
             guard let approval = policy.approval else {
                 return try await session.write(.putSegment(segment, by: author))
             }
-            var change = SchemaChange()
-            change.segments = [segment]
-            guard try await session.write(.putSchema(change, approval: approval, by: author)) else {
-                throw CoreError(.conflict, "the proposal '\(approval.proposal.id)' must be pending; it is not")
-            }
+            try await Self.write(segment, by: author, with: approval, session)
             return stored == nil
         }
         try await catalog.refresh()
         return .json(.object(segment.json), isNew ? .created : .ok)
+    }
+
+    /// Parses the body of a `PUT`.
+    ///
+    /// - Returns: the segment; `nil` if the body requests no change, because it is what `GET` shows, with or without
+    ///   the counts of users.
+    private func requestedSegment(
+        _ name: Identifier, _ content: [UInt8], replacing stored: Segment?, in schema: AttributeSchema
+    ) async throws -> Segment? {
+        try await catalog.inBackground { _ in
+            let body = try JSONInput.parse(content)
+            if let stored, body.object?["conditions"] != nil,
+                let changes = DefinitionChanges(of: .object(stored.json)).members(of: body).object,
+                changes.allSatisfy({ Segment.counts.contains($0.key) })
+            {
+                return Segment?.none
+            }
+            return try Segment(body, name: name, schema: schema)
+        }
+    }
+
+    /// Stores a segment by the approval of a proposal, which is settled in the same transaction.
+    private static func write(
+        _ segment: Segment, by author: Author, with approval: Approval, _ session: any StoreSession
+    ) async throws {
+        var change = SchemaChange()
+        change.segments = [segment]
+        guard try await session.write(.putSchema(change, approval: approval, by: author)) else {
+            throw CoreError(.conflict, "the proposal '\(approval.proposal.id)' must be pending; it is not")
+        }
     }
 
     /// Deletes a segment that no definition uses.
@@ -121,12 +139,14 @@ struct SegmentEndpoints {
     }
 }
 
-/// The users of a segment as lines, which are found while they are sent, so that only one piece is in memory.
+/// The users of a segment, one per line. They are searched while they are sent, so that only one piece is in memory.
 final class SegmentUsers: StoredStream {
     private let services: Services
     private let store: any StoreSession
     private let matcher: SegmentMatcher
+    /// The user after whom the search continues; `nil` for the first user.
     private var after: Identifier?
+    /// The number of users up to the limit of the request.
     private var remaining: Int
     private var hasEnded = false
 
@@ -162,8 +182,8 @@ extension ProjectCatalog.Snapshot {
     /// Checks that no definition depends on an attribute or a segment that is about to be deleted.
     ///
     /// - Parameters:
-    ///   - users: returns the keys of the dependent definitions in a project.
-    ///   - detail: returns the detail of the error from the SDK key of the project and these keys.
+    ///   - users: returns the keys of the definitions in a datafile that depend on the attribute or segment.
+    ///   - detail: returns the detail of the error for the SDK key of a project and a list of such keys.
     /// - Throws: 409 for the first project with dependent definitions.
     func requireNone(
         _ users: (Datafile) -> [Identifier], _ detail: (_ sdkKey: String, _ list: String) -> String

@@ -6,8 +6,10 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `GET /v1/users`: the users whose ids begin with a text, in the byte order of their ids; `GET /v1/users/recent`: the
-/// users of the last exposures.
+/// Lists users for the console:
+///
+/// - `GET /v1/users`: the users whose ids begin with a text, in the byte order of their ids.
+/// - `GET /v1/users/recent`: the users of the last exposures.
 struct KnownUsersEndpoint {
     let store: any StoreSession
 

@@ -8,9 +8,9 @@ import Storage
 /// `POST /v1/logins`: an app reports that its anonymous user has logged in, which merges the anonymous user into the
 /// account.
 ///
-/// Unlike the merge of any two users, it is safe for tokens of scope `client`, by ``TakeoverRules``: it accepts only
-/// anonymous ids that nobody can guess, and does not change existing assignments of the account. The response reveals
-/// nothing about the profile.
+/// This route is safe for tokens of scope `client`, which anyone can read in an app, unlike the merge of any two users
+/// (``ProfileEndpoints/merge(_:_:)``). It accepts only anonymous ids that nobody can guess (``TakeoverRules``), and
+/// does not change existing assignments of the account. The response reveals nothing about the profile.
 struct LoginEndpoint {
     let merger: ProfileMerger
     /// The maximum number of logins in an array.

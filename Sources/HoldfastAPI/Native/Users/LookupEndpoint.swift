@@ -50,11 +50,11 @@ final class ProfileLookup: StoredStream {
     private let userIDs: [Identifier]
     private let reader: any StoreSession
     private var json = JSONWriter()
-    /// The index of the first user who has not been looked up.
+    /// The index of the first user whose profile has not been read.
     private var position = 0
 
-    /// The number of users to look up at a time.
-    private var window = PageSize(atMost: 16)
+    /// The number of users whose profiles are read at a time.
+    private var batchSize = PageSize(atMost: 16)
 
     /// The length in bytes at which a piece is sent.
     private static let pieceLength = 128 * 1024
@@ -86,12 +86,12 @@ final class ProfileLookup: StoredStream {
     /// Reads until a piece is long enough or all is read.
     private func readPiece() async throws(StorageError) {
         repeat {
-            let users = userIDs[position...].prefix(window.rows)
+            let users = userIDs[position...].prefix(batchSize.rows)
             let results = await settled(each: users) { reader.profile(of: $0, $1) }
             let profiles = try results.map { result throws(StorageError) in try result.get() }
             let lengthBefore = json.count
             append(users, profiles)
-            window.adjust(to: json.count - lengthBefore)
+            batchSize.adjust(to: json.count - lengthBefore)
         } while position < userIDs.count && json.count < Self.pieceLength
     }
 

@@ -14,7 +14,7 @@ struct PersonalExportEndpoint {
     let store: any StoreSession
     let projects: ProjectView
     /// The maximum number of elements that are read at once.
-    let page: Int
+    let pageSize: Int
 
     /// Responds with the document; 404 if nothing is stored.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
@@ -22,11 +22,13 @@ struct PersonalExportEndpoint {
         let records = try await store.read(.records(of: userID))
         let whitelisted = projects.whitelisted(userID)
         guard !ErasedRecords(records).isEmpty || !whitelisted.isEmpty else { throw ProfileEndpoints.unknown }
-        let export = PersonalExport(head: try head(records, whitelisted), lists(records), pageSize: page)
+        let export = PersonalExport(head: try head(records, whitelisted), lists(records), pageSize: pageSize)
         return call.response(MediaType.json, stream: export)
     }
 
-    /// Encodes the records, without the end of the object.
+    /// Encodes the first members of the document, without the end of the object.
+    ///
+    /// - Parameter whitelisted: the variations that datafiles force on the user.
     private func head(
         _ records: UserRecords, _ whitelisted: [(sdkKey: String, experiment: Identifier, variation: Identifier)]
     ) throws(StorageError) -> [UInt8] {
@@ -54,6 +56,17 @@ struct PersonalExportEndpoint {
             Self.append(sdkKey, experiment, variation, to: &writer)
         }
         writer.endArray()
+        Self.appendStickyDocuments(of: records, to: &writer)
+        writer.key("exposures")
+        writer.beginArray()
+        for exposure in records.exposures.sorted(by: { $0.number < $1.number }) {
+            EventLine.append(exposure, to: &writer)
+        }
+        writer.endArray()
+        return writer.finish()
+    }
+
+    private static func appendStickyDocuments(of records: UserRecords, to writer: inout JSONWriter) {
         writer.key("sticky_documents")
         writer.beginArray()
         for document in records.stickyDocuments {
@@ -65,13 +78,6 @@ struct PersonalExportEndpoint {
             writer.endObject()
         }
         writer.endArray()
-        writer.key("exposures")
-        writer.beginArray()
-        for exposure in records.exposures.sorted(by: { $0.number < $1.number }) {
-            EventLine.append(exposure, to: &writer)
-        }
-        writer.endArray()
-        return writer.finish()
     }
 
     /// Writes a variation that a project's definitions force on the user.
@@ -85,7 +91,8 @@ struct PersonalExportEndpoint {
         writer.endObject()
     }
 
-    /// Returns the lists of any length, newest first. They have the elements that existed when the records were read.
+    /// Returns the lists that may be long, newest first. They have the elements that existed when the records were
+    /// read.
     private func lists(_ records: UserRecords) -> [PersonalExport.List] {
         let userID = records.userID
         return [
@@ -107,7 +114,7 @@ struct PersonalExportEndpoint {
 }
 
 /// A JSON object whose last members are lists, which are read from the store page by page while they are sent. The
-/// object has the state of one moment. It is cut off if a part of it is deleted meanwhile.
+/// object has the state of one moment. If a part of the lists is deleted during the export, the response is cut off.
 final class PersonalExport: StoredStream {
     /// A list that is read newest first.
     struct List {
@@ -150,11 +157,12 @@ final class PersonalExport: StoredStream {
         }
         let limit = min(pageSize.rows, list.remaining)
         let page = try await list.source(list.before, limit)
-        guard page.count == limit else { throw Self.change }
+        guard page.count == limit else { throw Self.deletedMeanwhile }
         return append(page)
     }
 
-    private static let change = Problem(
+    /// The error after a part of the records was deleted during the export. The list would then be incomplete.
+    private static let deletedMeanwhile = Problem(
         .serviceUnavailable, "what is stored about the user must not be deleted during the export; some of it was")
 
     /// Writes the start of the first list, or a comma if it has begun.

@@ -46,7 +46,8 @@ struct ProfileEndpoints {
         }
     }
 
-    /// Replaces the profile; 201 if there was none. The route requires the scope write, which may name any user.
+    /// Replaces the profile; 201 if there was none. Need not call ``Call/checkProfile(of:)``, because the route
+    /// requires the scope `write`, which may name any user.
     func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let body = try request.profileBody()
         let change = ProfileChange(
@@ -105,9 +106,9 @@ struct ProfileEndpoints {
 
     // MARK: Erasing
 
-    /// Erases everything that is stored about the user. It first waits until the queued events are stored, because they
-    /// would otherwise restore the user. Responds with the number of erased records of each kind; 404 if there were
-    /// none. With `?keep_totals=true`, the totals of results still include the user.
+    /// Erases everything that is stored about the user. First waits until the queued events are stored, because an
+    /// event that is stored after the erasure would record the user again. Responds with the number of erased records
+    /// of each kind; 404 if there were none. With `?keep_totals=true`, the totals of results still include the user.
     func delete(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let userID = try request.userID()
         let keepsTotals = try Request.flag("keep_totals", request.query(knowing: ["keep_totals"]))
@@ -117,6 +118,8 @@ struct ProfileEndpoints {
         let author = call.author(request)
         try await events.waitForEarlier()
         let result = await settled { store.submit(change, by: author, $0) }
+        // Later exposures of the same user must be recorded again. This holds after an error, too: the store may have
+        // erased the user nevertheless.
         knownExposures.forget([ErasureRules.hash(userID)])
         let erased = try result.get().erased ?? ErasedRecords()
         // The catalog of this process may still have a forced variation of the user.

@@ -8,12 +8,14 @@ struct ProfileMerger {
     let store: any StoreSession
     let services: Services
 
-    /// Waits until the queued events of all users are stored.
+    /// Waits until the queued events of all users are stored. A merge moves only stored events.
     func waitForQueuedEvents() async throws(StorageError) {
         try await services.events.waitForEarlier()
     }
 
-    /// - Throws: an error without a pointer, because it is about stored data.
+    /// Merges an anonymous user into an account.
+    ///
+    /// - Throws: an error without a pointer, because it is about stored data and not about the body.
     func merge(_ merge: ProfileMerge, by author: Author) async throws(CoreError) -> ProfileMergeResult {
         do throws(StorageError) {
             let merged = try await store.write(.merge(merge, by: author))

@@ -13,7 +13,7 @@ struct StickyDocumentEndpoints {
     /// Responds with one document; 404 if there is none.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try request.stickyKey()
-        guard let document = try await store.read(.stickyDocuments([key])).first ?? nil else {
+        guard let document = try await store.read(.stickyDocuments([key])).compactMap(\.self).first else {
             throw Self.notFound
         }
         let json = Self.encode(document)
@@ -56,7 +56,7 @@ struct StickyDocumentEndpoints {
         writer.beginObject()
         writer.key("documents")
         writer.beginArray()
-        for document in documents { document.map { Self.append($0, to: &writer) } }
+        for case let document? in documents { Self.append(document, to: &writer) }
         writer.endArray()
         writer.endObject()
         return .json(writer.finish())

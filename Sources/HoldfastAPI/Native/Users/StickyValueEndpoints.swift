@@ -11,7 +11,9 @@ struct StickyValueEndpoints {
     /// Responds with the objects of the key; 404 if there are none.
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let key = try request.stickyValueKey()
-        guard let document = try await store.read(.stickyDocuments([key])).first ?? nil else { throw Self.notFound }
+        guard let document = try await store.read(.stickyDocuments([key])).compactMap(\.self).first else {
+            throw Self.notFound
+        }
         let json = JSONValue.object(StickyValueInput.values(of: document)).encoded()
         return .json(json, entityTag: EntityTag(of: json))
     }

@@ -18,7 +18,7 @@ struct TransferEndpoints {
         if let text = query["after"] { after = try ProfileInput.checkUserID(text, at: nil) }
         let form = try ExportForm(query, of: "profiles")
         let stream = ProfileExport(
-            form, reader: store, after: after, page: services.options.exportPage,
+            form, reader: store, after: after, pageSize: services.options.exportPage,
             detail: try Request.flag("detail", query))
         return call.response(form.contentType, stream: stream)
     }
@@ -42,6 +42,7 @@ struct TransferEndpoints {
         }
     }
 
+    /// Returns the outcome of the line that requested a change.
     private static func outcome(_ result: Result<ProfileChangeResult, StorageError>) -> LineOutcome {
         switch result {
         case .success(let result): result.changed ? .changed : .unchanged
@@ -51,7 +52,8 @@ struct TransferEndpoints {
 }
 
 /// The lines of an export, read from the store page by page while they are sent. Each page is a separate read, so that
-/// a slow client holds no snapshot of the store; the export is consistent for each user, not as a whole.
+/// a slow client does not keep a snapshot of the store open. So the export is consistent for each user, but not as a
+/// whole.
 final class ProfileExport: StoredStream {
     private var form: ExportForm
     private let reader: any StoreSession
@@ -60,16 +62,19 @@ final class ProfileExport: StoredStream {
     private let detail: Bool
     /// The last user who was read.
     private var after: Identifier?
-    /// The number of profiles up to the limit of the export.
+    /// The number of profiles that may still be exported until the limit is reached.
     private var remaining: Int
     /// Whether the store has no further profiles.
     private var isAtEnd = false
 
-    init(_ form: ExportForm, reader: any StoreSession, after: Identifier?, page: Int, detail: Bool) {
+    /// - Parameters:
+    ///   - after: the user after whom the export begins; `nil` for all users.
+    ///   - pageSize: the maximum number of profiles that are read at once.
+    init(_ form: ExportForm, reader: any StoreSession, after: Identifier?, pageSize: Int, detail: Bool) {
         self.form = form
         self.reader = reader
         self.after = after
-        pageSize = PageSize(atMost: page)
+        self.pageSize = PageSize(atMost: pageSize)
         self.detail = detail
         remaining = form.limit
     }
@@ -85,7 +90,7 @@ final class ProfileExport: StoredStream {
         return lines.isEmpty ? [] : form.piece(lines)
     }
 
-    /// Returns the end of a page in JSON; `nil` for lines, which have no end. Reads whether there is another page.
+    /// Returns the end of a page in JSON, which says whether there is another page; `nil` for lines, which have no end.
     private func end() async throws(StorageError) -> [UInt8]? {
         guard form.awaitsEnd else { return nil }
         guard let after, !isAtEnd else { return form.end(next: .null) }
@@ -94,6 +99,7 @@ final class ProfileExport: StoredStream {
         return form.end(next: hasMore ? .string(after.string) : .null)
     }
 
+    /// Encodes profiles as lines.
     private func lines(_ profiles: [(userID: Identifier, profile: ProfileRecord)]) -> [UInt8] {
         var bytes: [UInt8] = []
         for (userID, profile) in profiles { bytes += ProfileLine.encode(userID, profile, detail: detail) }

@@ -5,8 +5,11 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/profiles/{user_id}/attributes`: the attributes of one user, and of many in one request. Setting and reading
-/// require different scopes: only a caller who may read gets to know whether a value was stored before.
+/// `/v1/profiles/{user_id}/attributes`: the attributes of one user; `/v1/profiles/attributes`: sets the attributes of
+/// many users.
+///
+/// Setting and reading require different scopes. A response shows whether a value has changed only to a caller who may
+/// also read, because it would otherwise reveal the stored value.
 struct UserAttributeEndpoints {
     let services: Services
     let store: any StoreSession
@@ -62,7 +65,10 @@ struct UserAttributeEndpoints {
         return items.map(\.value)
     }
 
-    /// - Returns: the numbers of the attributes that changed.
+    /// Stores a change.
+    ///
+    /// - Returns: the numbers of the attributes whose values changed.
+    /// - Throws: 422 if an attribute was deleted during the request.
     private func submit(_ change: AttributeChange) async throws -> [UInt32] {
         switch try await store.write(.attributes(change)) {
         case .applied(let changed): return changed

@@ -36,14 +36,17 @@ struct UserEventEndpoints {
         init(_ request: borrowing Request) throws(CoreError) {
             let query = try request.query(knowing: ["after", "limit"])
             limit = try Request.pageLimit(query)
-            let after = query["after"]
-            guard let before = after.map({ Int64($0) }) ?? .max, before > 0 else {
-                throw CoreError(.invalid, "`after` must be the `next` of an earlier response; got '\(after ?? "")'")
+            guard let after = query["after"] else {
+                before = .max
+                return
             }
-            self.before = before
+            guard let number = Int64(after), number > 0 else {
+                throw CoreError(.invalid, "`after` must be the `next` of an earlier response; got '\(after)'")
+            }
+            before = number
         }
 
-        /// Returns the page that was read.
+        /// Returns the response with the events that were read.
         ///
         /// - Parameters:
         ///   - found: up to `limit` + 1 events. The last one is not shown; it only shows that there is another page.

@@ -18,7 +18,7 @@ extension NativeProtocol {
         let userEvents = UserEventEndpoints(store: session)
         let login = LoginEndpoint(merger: merger, limit: services.options.elementLimit)
         let knownUsers = KnownUsersEndpoint(store: session)
-        let personal = PersonalExportEndpoint(store: session, projects: projects, page: services.options.exportPage)
+        let personal = PersonalExportEndpoint(store: session, projects: projects, pageSize: services.options.exportPage)
         return [
             APIRoute(
                 .get, "/v1/profiles", scope: .unbound(.admin, or: .export), readsQuery: true, transfer.exportProfiles),

@@ -6,12 +6,12 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/webhooks`: the receivers of events. The server sends changes in the audit log to them, signed with a secret.
+/// `/v1/webhooks`: the receivers of events. The server sends entries of the audit log to them, signed with a secret.
 struct WebhookEndpoints {
     let services: Services
     let store: any StoreSession
 
-    /// How long a former secret also signs after a rotation.
+    /// The time after a rotation in which deliveries are also signed with the former secret.
     private static let rotationPeriod = TimeSpan.days(1)
 
     /// Responds with the webhooks that the caller may use.
@@ -41,7 +41,7 @@ struct WebhookEndpoints {
         if let former { try rules.check(former) }
         guard former != nil || webhooks.count < Webhook.limit else { throw CoreError(webhooks: webhooks.count) }
         let definition = try rules.definition(JSONInput.parse(content), key: key, replacing: former?.definition)
-        // Only a pause, or `from`, makes a difference without a change.
+        // A request that changes nothing in the definition may still end a pause, or skip events with `from`.
         if let former, former.definition == definition, former.state.pause == nil, query["from"] == nil {
             return .json(describe(former))
         }
@@ -60,7 +60,8 @@ struct WebhookEndpoints {
         return Response(.noContent)
     }
 
-    /// Generates a new secret. For a day the former secret also signs.
+    /// Generates a new secret. For a day, deliveries are also signed with the former one, so that the receiver has time
+    /// to change.
     func rotate(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let author = call.author(request)
         let webhook = try await find(request, call)
@@ -131,6 +132,7 @@ struct WebhookEndpoints {
 
     // MARK: Describing
 
+    /// Returns a webhook as responses show it: its definition without secrets, and the state of its deliveries.
     private func describe(_ webhook: Webhook) -> JSONValue {
         let definition = webhook.definition
         let state = webhook.state
