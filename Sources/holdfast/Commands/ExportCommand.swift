@@ -174,33 +174,3 @@ extension BackgroundSession {
         return state
     }
 }
-
-/// Shows a count on standard error while a long command runs, if that is a terminal.
-final class Progress {
-    private let verb: String
-    private let isShown = isatty(STDERR_FILENO) == 1
-    private var count = 0
-    /// The count that was shown last.
-    private var shown = 0
-    /// The number of elements between two updates.
-    private static let step = 10_000
-
-    init(_ verb: String) {
-        self.verb = verb
-    }
-
-    func add(_ number: Int) {
-        count += number
-        guard isShown, count - shown >= Self.step else { return }
-        shown = count
-        show(end: "\r")
-    }
-
-    func finish() {
-        if isShown, count > 0 { show(end: "\n") }
-    }
-
-    private func show(end: String) {
-        OpenFile.printError("\(verb) \(count) profiles\(end)")
-    }
-}
