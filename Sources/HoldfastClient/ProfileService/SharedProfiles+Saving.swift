@@ -1,3 +1,5 @@
+import Foundation
+
 /// Saves: only changed assignments are queued, and a save whose delivery has ended is followed by a load.
 extension SharedProfiles {
     /// See ``UserProfileService/save(userProfile:)``.

@@ -1,3 +1,5 @@
+import Foundation
+
 /// Assignments: asks the server for a user's group in a test, and decides between the server's group, the kept group
 /// and a drawn one.
 ///
