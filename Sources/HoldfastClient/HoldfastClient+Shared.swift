@@ -34,7 +34,7 @@ extension HoldfastClient {
     }
 
     /// Creates the shared client, sets its user, and calls back on the main actor as soon as the flags are fetched or
-    /// the time is over. An error means that the flags are those of an earlier run, or none; polling goes on.
+    /// the time is over. An error means that there are only cached flags, or none; polling continues.
     ///
     /// - Throws: as ``start(configuration:user:transport:clock:)``.
     public static func initialize(

@@ -18,7 +18,8 @@ public struct HoldfastConfiguration: Sendable {
     public var token: String?
     /// SDK key of the project; `nil` if the server has only one project.
     public var sdkKey: String?
-    /// Tags that select flags: only those that have at least one of them are fetched; empty for all flags.
+    /// Tags that select flags. A flag is fetched if it has at least one of the tags; without tags, all flags are
+    /// fetched.
     public var tags: [String] = []
     /// Values of flags for a user for whom none were ever fetched, such as at the first start without a network. They
     /// report no exposures; ``EvaluationDetails/reason`` is ``VariationReason/bootstrap``.

@@ -54,7 +54,7 @@ public final class HFClient: NSObject, Sendable {
         try client.start(user: HoldfastUser(id: client.anonymousUserID))
     }
 
-    /// Sets a user who has logged in, who takes over what the anonymous user was shown.
+    /// Sets a user who has logged in. The user keeps the variations that the anonymous user was shown.
     ///
     /// - Parameter completion: called once the flags are fetched or five seconds have passed.
     public func logIn(

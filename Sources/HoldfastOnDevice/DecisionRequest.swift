@@ -43,7 +43,7 @@ struct DecisionRequest {
             ? [.disableDecisionEvent, .includeAllReasons] : .disableDecisionEvent
     }
 
-    /// Returns the requested flags in the order of the datafile: those with one of the tags; without tags, all flags.
+    /// Returns the requested flags in the order of the datafile: all flags, or the flags that have one of the tags.
     func flags(in datafile: Datafile) -> [Identifier] {
         guard let tags else { return datafile.flags.map(\.key) }
         return datafile.flags.filter { !tags.isDisjoint(with: $0.annotations.tags) }.map(\.key)

@@ -224,7 +224,7 @@ final class ClientCore: Sendable {
     private static let exposurePatience = Duration.seconds(4)
 
     /// Sends queued exposures that name a variation by its key. They have groups that were drawn on the device: the
-    /// server keeps such a group for a user who has none, so it must know the group before it evaluates the user.
+    /// server keeps a drawn group for a user who has none, so it must know the group before it evaluates the user.
     func sendNamedVariations() async {
         let isWanted = queue.containsUntried(.exposure) { payload in
             guard case .exposure(let exposure)? = HoldfastEvent(.exposure, payload) else { return false }

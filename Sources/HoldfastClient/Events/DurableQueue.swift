@@ -223,7 +223,7 @@ final class DurableQueue: Sendable {
         state.withLock { $0.lanes[kind] ?? EventLane() }
     }
 
-    /// Returns the events that are still queued, out of those given.
+    /// Returns the given events without those that have been removed or dropped meanwhile.
     func waiting(_ events: [QueuedEvent]) -> [QueuedEvent] {
         let numbers = Set(events.map(\.number))
         return Set(events.map(\.kind)).flatMap { all(of: $0).filter { numbers.contains($0.number) } }

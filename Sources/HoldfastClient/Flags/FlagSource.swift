@@ -135,7 +135,7 @@ final class FlagSource: Sendable {
     /// Switches to a user and notifies listeners of the flags that change.
     ///
     /// - Parameter anonymousID: the anonymous user who has logged in as this user; `nil` without a login. If that is
-    ///   the current user, its flags stay until those of the new user are fetched.
+    ///   the current user, its flags stay until the flags of the new user are fetched.
     /// - Returns: whether it is the first user.
     func begin(_ user: HoldfastUser, after anonymousID: String? = nil) -> Bool {
         let (former, changed) = changing.withLock { _ -> (HoldfastUser?, Set<String>?) in

@@ -74,8 +74,8 @@ extension HoldfastClient {
     }
 
     /// Returns how often each flag was evaluated with which result, since the client was created or the counts were
-    /// reset. Defaults count with the reason for which they were returned. The client reports the counts to the server,
-    /// whatever is reset here; see ``HoldfastConfiguration/reportsEvaluationCounts``.
+    /// reset. Defaults count with the reason for which they were returned. The client reports all counts to the server,
+    /// independently of resets; see ``HoldfastConfiguration/reportsEvaluationCounts``.
     public func evaluationCounts(resetting: Bool = false) -> [EvaluationCount] {
         flags.counts.all(resetting: resetting)
     }

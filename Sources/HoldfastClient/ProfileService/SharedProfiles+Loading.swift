@@ -1,7 +1,7 @@
 import Foundation
 
-/// Loads: explicit ones by ``UserProfileService/load(userIDs:)``, and those that lookups and saves have requested, in
-/// the background.
+/// Loads of users: by ``UserProfileService/load(userIDs:)``, and in the background for lookups and saves that have
+/// requested users.
 extension SharedProfiles {
     /// The server's limit of users in a request.
     private static let usersPerRequest = 1_000

@@ -85,7 +85,7 @@ extension SharedProfiles {
         if isNewRequest { loadRequested.ring() }
     }
 
-    /// Loads a cached user again after the server has merged its profile with that of the anonymous user.
+    /// Loads a cached user again after the server has merged the profile of the anonymous user into it.
     private func reloadAfterMerge(_ userID: String) {
         let key = Key(userID)
         let isNewRequest = state.withLock { state in

@@ -12,16 +12,17 @@ import Foundation
 /// ```
 ///
 /// The first fetch of a test in a run asks the server, which gives a user the same group on all devices. If the server
-/// does not respond within the time limit the group of the storage is used, and if there is none, one is drawn, with
-/// equal chances. A drawn group is kept: the hit reports it to the server, which keeps it for a user who has no group
-/// there. Until the server has it, only an admin's override replaces a drawn group that the user has seen.
+/// does not respond within the time limit, the user gets the group of the storage. If the storage has none, a group is
+/// drawn with equal chances, and kept. The hit reports a drawn group to the server, which keeps it for a user who has
+/// no group there. Until the server has the group, only an override of an administrator replaces a drawn group that the
+/// user has seen.
 ///
-/// The user is the client's: the anonymous one until a login, then the account, which keeps the group that the
-/// anonymous user was shown unless the server has another one for it. After
+/// The user is the client's user: the anonymous user until a login, then the account. The account keeps the group that
+/// the anonymous user was shown, unless the server has another group for the account. After
 /// ``HoldfastClient/logout(attributes:timeout:)`` the next user begins anew.
 ///
-/// Concurrent fetches of a test share one assignment. A change of the experiment on the server, such as a pause,
-/// another user, and a server that can be reached again refresh the tests if the client is initialized with a user; see
+/// Concurrent fetches of a test share one assignment. If the client is initialized with a user, tests are refreshed
+/// when an experiment changes on the server, when the user changes, and when the server can be reached again; see
 /// ``refreshAll()`` and ``addUpdateListener(_:)``.
 public final class SplitTestService: SplitTestServiceProtocol {
     /// The user's group in a test, as a fetch or the storage has it.
@@ -57,7 +58,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
 
     let client: HoldfastClient?
     private let currentUser: @Sendable () -> SplitTestUser
-    /// The attributes that the app has given; `nil` for those of the client's current user.
+    /// The attributes that the app has given; `nil` for the attributes of the client's current user.
     let attributes: [String: UserAttributeValue]?
     let groups: KeptGroups
     let analytics: (any SplitTestAnalytics)?
@@ -110,7 +111,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
         }
     }
 
-    /// The user whose groups these are: with a client and no id of its own, the client's current user.
+    /// The id of the user of the tests: the given user, or else the client's current user.
     public var userID: String { user.id }
 
     var user: SplitTestUser { currentUser() }

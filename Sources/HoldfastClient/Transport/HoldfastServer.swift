@@ -40,7 +40,7 @@ struct HoldfastServer: Sendable {
         return response
     }
 
-    /// Sends a request and returns the response whatever its status.
+    /// Sends a request, and returns the response of any status.
     func send(
         _ method: String, _ path: String, query: [String: String] = [:], contentType: String = "application/json",
         body: [UInt8]? = nil, fields: [String: String] = [:]

@@ -7,8 +7,8 @@ import JSON
 import Storage
 import StorageSQLite
 
-/// Exports records as NDJSON. Each kind has a subcommand: those that read a database are in this file, those that ask a
-/// server are in `ServerExportCommands.swift`.
+/// Exports records as NDJSON. Each kind has a subcommand. The subcommands that read a database are in this file, the
+/// subcommands that ask a server in `ServerExportCommands.swift`.
 struct ExportCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "export",

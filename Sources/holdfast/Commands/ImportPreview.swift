@@ -19,7 +19,7 @@ final class ImportPreview: ImportSink {
     private(set) var imported = 0
     private(set) var failure: String?
 
-    /// The numbers of assignments by what the import would do with them.
+    /// The numbers of assignments, by the effect that the import would have on them.
     private struct Counts {
         var new = 0
         var unchanged = 0
@@ -54,7 +54,7 @@ final class ImportPreview: ImportSink {
         }
     }
 
-    /// Applies the rules to a profile, and counts what they would do with its assignments.
+    /// Applies the rules to a profile, and counts the effects on its assignments.
     private func compare(_ profile: ProfileInput, at place: ImportedElement.Place) {
         do throws(StorageError) {
             let stored = try session.wait { [userID = profile.userID] session, completion in
@@ -79,7 +79,7 @@ final class ImportPreview: ImportSink {
         }
     }
 
-    /// Counts what the import would do with an assignment.
+    /// Counts the effect that the import would have on an assignment.
     ///
     /// - Parameter isOverride: whether the import restores an override. Only an override replaces a stored override.
     private func count(

@@ -22,7 +22,7 @@ struct ApplyingOptions: ParsableArguments {
             valueName: "policy"))
     var share = "refuse"
 
-    /// Returns the query parameters for these options.
+    /// Returns the query parameters of the requests.
     func query() throws -> [String] {
         guard let policy = ["refuse", "allow"].first(where: { $0 == share }) else {
             throw Failure("--share must be 'allow' or 'refuse'; got '\(share)'")
@@ -34,7 +34,7 @@ struct ApplyingOptions: ParsableArguments {
     }
 }
 
-/// Shows what applying files would change.
+/// Shows the changes that applying files would make.
 struct PlanCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "plan",

@@ -78,7 +78,7 @@ struct PromoteCommand: ParsableCommand {
         }
     }
 
-    /// Compares the definitions with those of the target. Applies them, or prints what would change.
+    /// Compares the definitions with the target's. Applies them, or prints the changes without applying them.
     ///
     /// - Parameter splitsAnew: whether the ids of all experiments were removed, so that the hash splits users
     ///   differently.

@@ -4,7 +4,7 @@ import FoundationEssentials
 import HoldfastCore
 import JSON
 
-/// Finds flags and experiments that code no longer needs, and those whose keys do not occur in code.
+/// Finds flags and experiments that code no longer needs, whose keys do not occur in code, or that nobody uses.
 struct StaleCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "stale",

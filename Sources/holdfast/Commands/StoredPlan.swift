@@ -47,7 +47,7 @@ struct StoredPlan {
         try OpenFile.write(String(decoding: JSONValue.object(object).encoded(), as: UTF8.self) + "\n", to: path)
     }
 
-    /// Sends the definitions, if those of the server have not changed since the plan was made.
+    /// Sends the definitions, if the server's definitions have not changed since the plan was made.
     ///
     /// - Throws: ``Failure`` if the plan is for another project, or if the definitions have changed since.
     func apply(to client: ServerClient, sdkKey: String?, moves: String) throws -> JSONValue {

@@ -45,7 +45,8 @@ final class Settings {
         try apply(option, name, Value.form, to: &value) { text in Value(setting: text).map { .some($0) } }
     }
 
-    /// Reads a time in seconds. `0` and `0s` turn off what the setting limits, and are stored as 0.
+    /// Reads a time in seconds; `0` and `0s` mean none. They are shorter than the shortest ``Period``, so they are read
+    /// separately.
     func apply(orNone option: String?, _ name: String, to seconds: inout Double) throws {
         if let given = text(option, name), ["0", "0s"].contains(given) {
             seconds = 0

@@ -22,7 +22,7 @@ struct ServerOptions: ParsableArguments {
     /// - Parameters:
     ///   - other: the URL of another server; `nil` for the one of the options.
     ///   - sdkKey: the project of all requests; `nil` for the server's default project.
-    ///   - tokenSetting: a setting whose token replaces that of `HOLDFAST_TOKEN`.
+    ///   - tokenSetting: a setting whose token, if given, replaces the token of `HOLDFAST_TOKEN`.
     func client(at other: String? = nil, sdkKey: String? = nil, tokenSetting: String? = nil) throws -> ServerClient {
         let settings = Settings(environment: ProcessInfo.processInfo.environment)
         var url = other
@@ -111,7 +111,7 @@ struct ServerClient {
     }
 }
 
-/// A response whose status is not 200 to 299, or whose body is not what the request expects.
+/// A response that is an error: its status is not 200 to 299, or its body is not JSON.
 struct ServerRefusal: Error, CustomStringConvertible {
     let server: String
     let status: Int

@@ -158,7 +158,7 @@ struct YAMLReader {
         return value
     }
 
-    /// Counts values, including those that an alias repeats.
+    /// Counts values, which an alias may repeat.
     private mutating func count(_ values: Int, at line: Int) throws(YAMLError) {
         remaining -= values
         guard remaining >= 0 else { throw YAMLError(line: line, reason: "a file must have at most 1000000 values") }

@@ -184,7 +184,7 @@ final class ExportFiles {
         }
     }
 
-    /// Appends a line to those that wait, and writes them if they are many.
+    /// Appends a line to the waiting lines, and writes them when they are many.
     private func append(_ line: [UInt8], to file: OpenFile, _ kind: ExportKind) throws(Failure) {
         var output = outputs.removeValue(forKey: kind) ?? Output(file: file)
         output.waiting += line

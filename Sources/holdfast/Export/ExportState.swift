@@ -20,7 +20,7 @@ enum ExportKind: String, CaseIterable {
 struct ExportState {
     /// The file that is being written, of one kind.
     struct File: Equatable {
-        /// The number of the file among those of its kind in this export, from 1. Files before it are complete.
+        /// The number of the file, counted from 1 for each kind and export. Files with lower numbers are complete.
         var number = 1
         /// The length of the valid part in bytes.
         var bytes = 0

@@ -13,14 +13,15 @@ struct RepeatedGoals {
     private var uncounted: [(user: String, content: Int)] = []
     /// The account into which a user was merged.
     private var accounts: [String: String] = [:]
-    /// The number of occurrences of each goal in the feed, and how many of these are in the files, by the goal's hash.
+    /// The number of occurrences of each goal in the feed, and the number of them in the files, by the goal's hash.
     private var counts: [Int: (feed: Int, files: Int)] = [:]
     /// Users who were erased during the export. Their earlier lines in the files do not count.
     private var erased: Set<String> = []
 
     var isEmpty: Bool { uncounted.isEmpty && counts.isEmpty }
 
-    /// Processes a line of the kind `goal` or `merge` of the feed. All these lines must be processed before the files.
+    /// Processes a line of the kind `goal` or `merge` of the feed. The files must be processed after all lines of the
+    /// feed.
     mutating func expect(_ line: JSONObject) {
         guard let user = line["user_id"]?.string else { return }
         guard let from = line["from"]?.string else { return uncounted.append((user, Self.content(line))) }

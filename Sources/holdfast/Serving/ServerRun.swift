@@ -149,7 +149,7 @@ struct ServerRun {
         }
     }
 
-    /// Limits the connections to those for which there are descriptors.
+    /// Limits the number of connections to the number of available descriptors.
     private mutating func limitConnections() throws {
         let limit = try DescriptorLimit(raisingFor: configuration.http)
         if let shortage = limit.shortage { logger.warning("\(shortage)") }
