@@ -50,7 +50,7 @@ final class DatafileCache: Sendable {
     ///
     /// - Throws: ``HoldfastError/invalidResponse(_:)`` if the body is not a datafile; the former datafile stays.
     func keep(_ body: Data, _ entityTag: String?, _ sdkKey: String) throws(HoldfastError) -> Entry {
-        let former = entry(sdkKey)?.datafile
+        let former = self.entry(sdkKey)?.datafile
         let datafile: Datafile
         do {
             datafile = try Datafile(try JSONParser().parse(Array(body)), similarTo: former)

@@ -114,7 +114,6 @@ final class DurableQueue: Sendable {
     /// attribute other events to the account.
     ///
     /// - Returns: the dropped events.
-    ///
     /// - Throws: the ``Refusal``; the queue is then unchanged.
     @discardableResult
     func append(_ kind: EventKind, _ payload: [UInt8]) throws(Refusal) -> [QueuedEvent] {
