@@ -107,8 +107,9 @@ final class Delivery: Sendable {
             defer { state.failedBatches += 1 }
             return 1 << min(state.failedBatches, Self.maximumDoublings)
         }
-        let postponed = events.prefix(count).reduce(into: [:]) { reasons, event in reasons[event.number] = reason }
-        queue.postpone(postponed, of: kind, at: clock.now)
+        var reasons: [UInt64: HoldfastError] = [:]
+        for event in events.prefix(count) { reasons[event.number] = reason }
+        queue.postpone(reasons, of: kind, at: clock.now)
         notices.notify(queue.waiting(events), .postponed(reason))
     }
 
