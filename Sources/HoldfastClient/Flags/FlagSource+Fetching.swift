@@ -50,14 +50,14 @@ extension FlagSource {
             number: number, startedAt: core.clock.now, user: user, anonymousID: anonymousID, former: former)
         do throws(HoldfastError) {
             let changed = try await load(fetch)
-            guard !Task.isCancelled, end(fetch, nil) else { return .cancelled }
+            guard !Task.isCancelled, finish(fetch, nil) else { return .cancelled }
             if anonymousID != nil { endJoining(user.id) }
             reportCounts()
             notify(changed)
             fetchListeners.notify(nil)
             return nil
         } catch {
-            guard !Task.isCancelled, end(fetch, error) else { return .cancelled }
+            guard !Task.isCancelled, finish(fetch, error) else { return .cancelled }
             fetchListeners.notify(error)
             return error
         }
@@ -130,7 +130,7 @@ extension FlagSource {
     /// Notes the result of a fetch, and schedules the next poll.
     ///
     /// - Returns: `false` if a later fetch has ended before; the result then does not count.
-    private func end(_ fetch: Fetch, _ failure: HoldfastError?) -> Bool {
+    private func finish(_ fetch: Fetch, _ failure: HoldfastError?) -> Bool {
         let isLatest = state.withLock { state in
             guard state.lastEndedFetch < fetch.number else { return false }
             state.lastEndedFetch = fetch.number
