@@ -13,9 +13,10 @@ extension HoldfastClient {
         try await initialize(user: HoldfastUser(id: anonymousUserID, attributes: attributes), timeout: timeout)
     }
 
-    /// Sets a user who has logged in as current user. If the anonymous user was used since the last login, as current user
-    /// or by a ``SplitTestService`` before there was a user, the server merges the two: the account gets the assignments,
-    /// exposures, goals and attributes of the anonymous user, except where it has its own.
+    /// Sets a user who has logged in as current user. If the anonymous user was used since the last login, as current
+    /// user or by a ``SplitTestService`` before there was a user, the server merges the anonymous user into the
+    /// account. The account gets the assignments, exposures, goals and attributes of the anonymous user, except where
+    /// it has its own.
     ///
     /// The login is queued on disk and sent after the anonymous user's events, also if the server cannot be reached now
     /// or the app ends. On a full disk it is dropped and reported like any event. Until it is sent, the flags of the
@@ -34,9 +35,10 @@ extension HoldfastClient {
         return await freshness(timeout)
     }
 
-    /// Replaces ``HoldfastConfiguration/token`` for all requests from now on: after a login by the signed token of the app's
-    /// identity provider, whenever that token is renewed, and after a logout by the app's own. A signed token that the server
-    /// maps to the scope `client` lets ``UserProfileService`` load and save the profile of the user whom it names.
+    /// Replaces ``HoldfastConfiguration/token`` for all requests from now on: after a login by the signed token of the
+    /// app's identity provider, whenever that token is renewed, and after a logout by the app's own. A signed token
+    /// that the server maps to the scope `client` lets ``UserProfileService`` load and save the profile of the user
+    /// whom it names.
     ///
     /// - Throws: ``HoldfastError/invalidArgument(_:)`` unless the token consists of visible ASCII characters.
     public func setToken(_ token: String?) throws(HoldfastError) {

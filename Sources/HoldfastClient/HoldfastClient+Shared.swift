@@ -1,4 +1,4 @@
-/// The client of an app that has one user at a time.
+/// The shared client of an app that has one user at a time.
 extension HoldfastClient {
     private static let current = Locked<HoldfastClient?>(nil)
 
@@ -33,8 +33,8 @@ extension HoldfastClient {
         return client
     }
 
-    /// Creates the shared client, sets its user, and calls back on the main actor as soon as the flags are fetched or the
-    /// time is over. An error means that the flags are those of an earlier run, or none; polling goes on.
+    /// Creates the shared client, sets its user, and calls back on the main actor as soon as the flags are fetched or
+    /// the time is over. An error means that there are only cached flags, or none; polling continues.
     ///
     /// - Throws: as ``start(configuration:user:transport:clock:)``.
     public static func initialize(
@@ -49,8 +49,8 @@ extension HoldfastClient {
         }
     }
 
-    /// Creates the shared client, sets its user, and waits until the flags are fetched or the time is over. An unreachable server
-    /// is no error of this call; see ``HoldfastClient/initialize(user:timeout:)``.
+    /// Creates the shared client, sets its user, and waits until the flags are fetched or the time is over. An
+    /// unreachable server is no error of this call; see ``HoldfastClient/initialize(user:timeout:)``.
     ///
     /// - Throws: as ``start(configuration:user:transport:clock:)``.
     @discardableResult
@@ -61,6 +61,7 @@ extension HoldfastClient {
         try await makeShared(configuration, user, transport, clock).freshness(timeout)
     }
 
+    /// Creates the shared client and sets its user.
     private static func makeShared(
         _ configuration: HoldfastConfiguration, _ user: HoldfastUser, _ transport: (any HoldfastTransport)?,
         _ clock: any HoldfastClock
@@ -80,11 +81,11 @@ extension HoldfastClient {
 
     /// Ends ``shared`` if it is this client.
     func endShared() {
-        // Released outside the lock: its deinit calls this method.
-        let former = Self.current.withLock { current in
-            guard current === self else { return HoldfastClient?.none }
-            defer { current = nil }
-            return current
+        // The client is released outside the lock, because its deinit calls this method.
+        let former = Self.current.withLock { current -> HoldfastClient? in
+            guard let client = current, client === self else { return nil }
+            current = nil
+            return client
         }
         withExtendedLifetime(former) {}
     }

@@ -20,12 +20,14 @@ public final class HoldfastClient: Sendable {
     let core: ClientCore
     let flags: FlagSource
     let attributeDefinitions: AttributeDefinitions
+    /// Runs the fetches of the flags, one at a time.
     private let fetches: SingleFlight<HoldfastError?>
-    /// The time after which other fetches no longer wait for a fetch without a response.
+    /// How long a fetch waits for an earlier one to end. After it both run, because the earlier one may be stuck.
     private static let fetchPatience = Duration.seconds(3)
+    /// `nil` until ``sentAttributes`` is first used.
     private let attributes = Locked<SentAttributes?>(nil)
     private let profiles = Locked(WeakProfiles())
-    /// Observers of the app's life cycle.
+    /// The observers of the app's life cycle.
     let observers = OwnedTokens()
 
     /// Opens the cache and the event queue, and starts to deliver events of earlier runs.
@@ -45,7 +47,8 @@ public final class HoldfastClient: Sendable {
         fetches = SingleFlight(patience: .init(longest: Self.fetchPatience, clock: clock)) { [flags] in
             await flags.fetch()
         }
-        // Created before the first delivery, whose notices update it.
+        // `sentAttributes` must exist before the first delivery of attributes, because it follows the delivery's
+        // outcome.
         if !core.waiting(.attributes).isEmpty { _ = sentAttributes }
         core.startDelivering()
         if configuration.followsLifecycle { followSystem() }
@@ -55,12 +58,13 @@ public final class HoldfastClient: Sendable {
         destroy()
     }
 
-    /// The attributes that all ``AttributeService`` of the client have sent, read from disk at the first access.
+    /// The attributes that the client has sent, for all its ``AttributeService``. They are read from disk at the first
+    /// access.
     var sentAttributes: SentAttributes {
         attributes.withLock { attributes in
             if let attributes { return attributes }
             let new = SentAttributes(core: core) { [flags, fetches] userID in
-                // The user may be in other audiences now.
+                // With the new attributes the user may be in other audiences.
                 guard flags.user?.id.hasSameBytes(as: userID) == true else { return }
                 Task { await fetches.run() }
             }
@@ -69,7 +73,7 @@ public final class HoldfastClient: Sendable {
         }
     }
 
-    /// The profiles that all ``UserProfileService`` of the client share. They are released with the last service.
+    /// The profiles of all ``UserProfileService`` of the client. They are released with the last service.
     var sharedProfiles: SharedProfiles {
         profiles.withLock { profiles in
             if let shared = profiles.shared { return shared }
@@ -84,15 +88,15 @@ public final class HoldfastClient: Sendable {
 
     // MARK: The user
 
-    /// The source of the flags after ``HoldfastClient/initialize(user:timeout:)``, with the error if they are not up to
-    /// date.
+    /// Where the flags come from after ``HoldfastClient/initialize(user:timeout:)``, with the error if they are not up
+    /// to date.
     public enum Freshness: Sendable, Equatable {
         /// The server responded in time.
         case server
         /// The evaluations of an earlier run, until a poll succeeds.
         case cache(HoldfastError)
-        /// Nothing is cached for this user: calls return ``HoldfastConfiguration/bootstrap`` or their defaults until a poll
-        /// succeeds.
+        /// Nothing is cached for this user: calls return ``HoldfastConfiguration/bootstrap`` or their defaults until a
+        /// poll succeeds.
         case nothing(HoldfastError)
 
         /// Why the flags are not up to date; `nil` if they are.
@@ -104,8 +108,8 @@ public final class HoldfastClient: Sendable {
         }
     }
 
-    /// Sets the current user without waiting. When this returns, the cached flags of the user, or none, have replaced
-    /// those of a former user, and listeners are notified of the difference. The flags are fetched in the background.
+    /// Sets the current user without waiting. When this returns, the user's cached flags have replaced the flags of a
+    /// former user, and listeners are notified of the difference. The flags are fetched in the background.
     ///
     /// The first user of a client takes over the variations of the anonymous user, as with
     /// ``login(userID:attributes:timeout:)``.
@@ -130,31 +134,42 @@ public final class HoldfastClient: Sendable {
         return await freshness(timeout)
     }
 
-    /// Fetches the flags of a new user.
+    /// Fetches the flags of a new user, and returns where they come from.
     func freshness(_ timeout: Duration) async -> Freshness {
         guard let error = await firstFetch(timeout) else { return .server }
         return flags.evaluations?.isFetched == true ? .cache(error) : .nothing(error)
     }
 
-    /// If there was no user yet, but the anonymous one was used, as by a ``SplitTestService``, the user has logged in.
+    /// Sets the current user, and starts to poll with the first user.
+    ///
+    /// - Parameter isLogin: whether the anonymous user has logged in as this user. The first user of a client counts as
+    ///   logged in, too, if the anonymous user was used before, as by a ``SplitTestService``.
     func begin(_ user: HoldfastUser, isLogin: Bool = false) throws(HoldfastError) {
         try HoldfastUser.check(id: user.id)
         guard !core.isDestroyed else { throw .destroyed }
-        let anonymousID = isLogin || currentUser == nil ? core.usedAnonymousID : nil
-        var joins = false
-        if let anonymousID, !anonymousID.hasSameBytes(as: user.id) {
-            core.enqueue(LoginEvent(userID: user.id, anonymousID: anonymousID))
-            joins = true
-            Task { [weak self, core] in
-                // Attributes of the anonymous user may change the account's flags.
-                if (try? await core.flush()) != nil { self?.fetchInBackground(replacing: false) }
-            }
+        var joinedID: String?
+        if isLogin || currentUser == nil, let anonymousID = core.usedAnonymousID,
+            !anonymousID.hasSameBytes(as: user.id)
+        {
+            join(anonymousID, to: user.id)
+            joinedID = anonymousID
         }
         if user.id.hasSameBytes(as: core.anonymousID(renewing: false)) { core.noteAnonymousUse(of: user.id) }
-        guard flags.begin(user, after: joins ? anonymousID : nil) else { return }
-        core.start { [flags, fetches] in await flags.poll { await fetches.run() } }
+        let isFirst = flags.begin(user, after: joinedID)
+        if isFirst { core.start { [flags, fetches] in await flags.poll { await fetches.run() } } }
     }
 
+    /// Queues the login by which the server merges the anonymous user into an account, and fetches the flags once it is
+    /// sent: attributes of the anonymous user may change the account's flags.
+    private func join(_ anonymousID: String, to userID: String) {
+        core.enqueue(LoginEvent(userID: userID, anonymousID: anonymousID))
+        Task { [weak self, core] in
+            if (try? await core.flush()) != nil { self?.fetchInBackground(replacing: false) }
+        }
+    }
+
+    /// Fetches the flags without waiting, and listens for changes.
+    ///
     /// - Parameter replacing: whether the user has changed, so that fetches in progress are cancelled.
     func fetchInBackground(replacing: Bool) {
         Task { [fetches] in await fetches.run(replacing: replacing) }
@@ -191,7 +206,7 @@ public final class HoldfastClient: Sendable {
         Task { [fetches] in await fetches.run(replacing: true) }
     }
 
-    // Literals are attribute values.
+    // Disfavored, so that a dictionary literal has values of type `UserAttributeValue`.
     @_disfavoredOverload
     public func updateUserAttributes(_ attributes: [String: String]) {
         updateUserAttributes(attributes.mapValues { UserAttributeValue.string($0) })
@@ -210,7 +225,8 @@ public final class HoldfastClient: Sendable {
         if let error = outcome { throw error }
     }
 
-    /// Calls a function with the keys of changed flags, on an arbitrary thread: after a poll, a fetch or a change of user.
+    /// Calls a function with the keys of changed flags, on an arbitrary thread: after a poll, a fetch or a change of
+    /// user.
     ///
     /// - Returns: a token with which the listener can be removed.
     @discardableResult
@@ -218,8 +234,8 @@ public final class HoldfastClient: Sendable {
         flags.addAppListener(listener)
     }
 
-    /// Calls a function on the main actor with the keys of changed flags; see ``addUpdateListener(_:)``. Once it is removed
-    /// on the main actor it is not called any more.
+    /// Calls a function on the main actor with the keys of changed flags; see ``addUpdateListener(_:)``. Once it is
+    /// removed on the main actor it is not called any more.
     @discardableResult
     public func addMainActorUpdateListener(
         _ listener: @escaping @MainActor @Sendable (Set<String>) -> Void
@@ -310,7 +326,7 @@ public final class HoldfastClient: Sendable {
         core.notices.stream { $0 }
     }
 
-    /// The number of events in the queue, and the outcomes of others since the client was created.
+    /// The number of events in the queue, and the outcomes of deliveries since the client was created.
     public var queueMetrics: QueueMetrics { core.queueMetrics }
 
     /// Number of queued events.
@@ -318,14 +334,15 @@ public final class HoldfastClient: Sendable {
 
     /// Sends all queued events now.
     ///
-    /// - Throws: the reason why events are still queued, ``HoldfastError/cancelled`` when the calling task is cancelled; they
-    ///   are sent later.
+    /// - Throws: the reason why events are still queued, ``HoldfastError/cancelled`` when the calling task is
+    ///   cancelled; they are sent later.
     public func flush() async throws(HoldfastError) {
         flags.reportCounts()
         try await core.flush()
     }
 
-    /// Ends all work and releases the directory. Queued events stay on disk and are sent by the next client that uses it.
+    /// Ends all work and releases the directory. Queued events stay on disk and are sent by the next client that uses
+    /// it.
     public func destroy() {
         flags.stopListening()
         flags.reportCounts()

@@ -11,20 +11,22 @@ public import Foundation
 public struct HoldfastConfiguration: Sendable {
     /// Base URL of the server: `http` or `https`, a host, and an optional path.
     public var endpoint: URL
-    /// Secret of a token; `nil` if the server requires none. In an app, of scope `client`: with it ``UserProfileService`` has
-    /// the profile of the anonymous user, and with the signed token of the app's identity provider that of its user; see
-    /// ``HoldfastClient/setToken(_:)``. For other users that class needs `write`, which is for servers only.
+    /// Secret of a token; `nil` if the server requires none. An app has a token of scope `client`. With this token
+    /// ``UserProfileService`` loads and saves the profile of the anonymous user; with a signed token of the app's
+    /// identity provider, the profile of the user whom the token names; see ``HoldfastClient/setToken(_:)``. Profiles
+    /// of other users need a token of scope `write`, which is for servers only.
     public var token: String?
     /// SDK key of the project; `nil` if the server has only one project.
     public var sdkKey: String?
-    /// Tags that select flags: only those that have at least one of them are fetched; empty for all flags.
+    /// Tags that select flags. A flag is fetched if it has at least one of the tags; without tags, all flags are
+    /// fetched.
     public var tags: [String] = []
     /// Values of flags for a user for whom none were ever fetched, such as at the first start without a network. They
     /// report no exposures; ``EvaluationDetails/reason`` is ``VariationReason/bootstrap``.
     public var bootstrap: [String: HoldfastValue] = [:]
     /// Directory of the cache and the event queue. Only one client at a time may use it. On iOS it must not be in the
-    /// container of an app group: the system ends an app that is suspended while it holds a lock there (0xDEAD10CC), and
-    /// a client holds the directory's lock as long as it lives.
+    /// container of an app group: the system ends an app that is suspended while it holds a lock there (0xDEAD10CC),
+    /// and a client holds the directory's lock as long as it lives.
     public var directory: URL
 
     /// Interval between polls in the foreground; at least 60 s.
@@ -54,15 +56,16 @@ public struct HoldfastConfiguration: Sendable {
     /// Events per request, 1 to 1,000. A full batch is sent at once.
     public var batchSize = 50
     /// Maximum number of queued events, 1 to 1,000,000. A full queue drops the oldest postponed event, or the new event
-    /// if none is postponed, and notifies observers. One that is full of goals still has room for a tenth of this number of each
-    /// other kind, such as updates of attributes.
+    /// if none is postponed, and notifies observers. A queue that is full of goals still accepts a tenth of this number
+    /// of each other kind of events, such as updates of attributes.
     public var queueSize = 10_000
-    /// Maximum size of the queued events in bytes; at least 64 KiB. Beyond it each kind has room for a tenth.
+    /// Maximum size of the queued events in bytes; at least 64 KiB. A full queue still accepts a tenth of this size of
+    /// each other kind of events.
     public var queueBytes = 16 * 1024 * 1024
     /// Longest time that a request waits for the server's next data.
     public var requestTimeout: Duration = .seconds(30)
 
-    /// Number of users whose flags are kept on disk, 1 to 100: those who were the last to use the device.
+    /// Number of users whose flags are kept on disk, 1 to 100: the most recent users of the device.
     public var cachedUsers = 5
     /// Maximum number of cached user profiles, in memory and on disk, 1 to 1,000,000.
     public var cachedProfiles = 10_000
@@ -71,8 +74,8 @@ public struct HoldfastConfiguration: Sendable {
     /// Age after which an unchanged attribute is sent again.
     public var attributeRefreshInterval: Duration = .seconds(86_400)
 
-    /// Whether updates of attributes are compared with the server's definitions and problems logged; by default in debug
-    /// builds. It needs a ``logger`` and a token of scope `read` or `write`.
+    /// Whether updates of attributes are compared with the server's definitions and problems logged; by default in
+    /// debug builds. It needs a ``logger`` and a token of scope `read` or `write`.
     public var checksAttributes: Bool = {
         #if DEBUG
             true
@@ -82,7 +85,8 @@ public struct HoldfastConfiguration: Sendable {
     }()
 
     /// - Parameter directory: by default a folder for this app, endpoint and SDK key in the user's application support
-    ///   directory, on tvOS in the caches directory, which the system may empty. Several processes of one app need one each.
+    ///   directory, on tvOS in the caches directory, which the system may empty. Several processes of one app need one
+    ///   each.
     public init(endpoint: URL, token: String? = nil, sdkKey: String? = nil, directory: URL? = nil) {
         self.endpoint = endpoint
         self.token = token
@@ -107,12 +111,24 @@ public struct HoldfastConfiguration: Sendable {
             .appendingPathComponent(String(name, radix: 16))
     }
 
+    // MARK: Checks
+
+    /// Whether a text can be sent as a bearer token; no token is valid, too.
     static func isToken(_ text: String?) -> Bool {
         text.map { !$0.isEmpty && $0.utf8.allSatisfy { (0x21...0x7E).contains($0) } } ?? true
     }
 
+    /// Checks all settings.
+    ///
     /// - Throws: ``HoldfastError/invalidConfiguration(_:)`` with the name of the wrong setting.
     func check() throws(HoldfastError) {
+        try checkServer()
+        try checkDirectory()
+        try checkDurations()
+        try checkSizes()
+    }
+
+    private func checkServer() throws(HoldfastError) {
         guard let scheme = endpoint.scheme?.lowercased(), ["http", "https"].contains(scheme),
             endpoint.host?.isEmpty == false, endpoint.query == nil, endpoint.fragment == nil
         else {
@@ -122,20 +138,31 @@ public struct HoldfastConfiguration: Sendable {
         guard Self.isToken(token) else {
             throw .invalidConfiguration("token must consist of visible ASCII characters")
         }
+    }
+
+    private func checkDirectory() throws(HoldfastError) {
         guard !directory.standardizedFileURL.path.contains("/Containers/Shared/AppGroup/") else {
             throw .invalidConfiguration(
                 "directory must not be in the container of an app group, where the system ends an app that is suspended "
                     + "with a lock; got \(directory.path)")
         }
+    }
+
+    private func checkDurations() throws(HoldfastError) {
+        // `SystemClock` does not sleep for longer.
+        let longest = Duration.seconds(1_000_000_000)
         for (name, value, least) in [
             ("pollingInterval", pollingInterval, Duration.seconds(60)),
             ("backgroundPollingInterval", backgroundPollingInterval, .seconds(1_200)),
             ("flushInterval", flushInterval, .milliseconds(100)), ("requestTimeout", requestTimeout, .milliseconds(1)),
             ("profileRefreshInterval", profileRefreshInterval, .seconds(1)),
             ("attributeRefreshInterval", attributeRefreshInterval, .zero),
-        ] where value < least || value > .seconds(1_000_000_000) {
+        ] where value < least || value > longest {
             throw .invalidConfiguration("\(name) must be at least \(least) and at most 30 years; got \(value)")
         }
+    }
+
+    private func checkSizes() throws(HoldfastError) {
         for (name, value, range) in [
             ("batchSize", batchSize, 1...1_000), ("queueSize", queueSize, 1...1_000_000),
             ("queueBytes", queueBytes, 65_536...1_073_741_824), ("cachedProfiles", cachedProfiles, 1...1_000_000),

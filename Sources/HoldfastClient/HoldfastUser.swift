@@ -12,7 +12,7 @@ public struct HoldfastUser: Sendable, Equatable, Codable {
         self.attributes = attributes
     }
 
-    // Literals are attribute values.
+    // Disfavored, so that a dictionary literal has values of type `UserAttributeValue`.
     @_disfavoredOverload
     public init(id: String, attributes: [String: String]) {
         self.init(id: id, attributes: attributes.mapValues { .string($0) })

@@ -2,7 +2,7 @@ import SwiftDiagnostics
 import SwiftSyntax
 import SwiftSyntaxBuilder
 
-/// The diagnostics of the macros.
+/// The diagnostics of the macros: a declaration that a macro does not fit.
 enum Misuse: DiagnosticMessage {
     case notAnEnum(RemoteValueKind)
     case notAStruct(RemoteValueKind)
@@ -43,6 +43,7 @@ enum Misuse: DiagnosticMessage {
         }
     }
 
+    /// Identifies the case, without its associated value.
     var diagnosticID: MessageID {
         let name = Mirror(reflecting: self).children.first?.label ?? "\(self)"
         return MessageID(domain: "HoldfastMacros", id: name)
@@ -52,10 +53,14 @@ enum Misuse: DiagnosticMessage {
         if case .unknownShape = self { .warning } else { .error }
     }
 
+    /// Returns the diagnostic for a node.
     func diagnostic(at node: some SyntaxProtocol, _ fixIts: [FixIt] = []) -> Diagnostic {
         Diagnostic(node: node, message: self, fixIts: fixIts)
     }
 
+    /// Returns the diagnostic for a node as an error.
+    ///
+    /// - Parameter fixIts: the corrections that the compiler offers; `nil` is left out.
     func at(_ node: some SyntaxProtocol, _ fixIts: FixIt?...) -> DiagnosticsError {
         DiagnosticsError(diagnostics: [diagnostic(at: node, fixIts.compactMap(\.self))])
     }
@@ -70,7 +75,7 @@ private struct Correction: FixItMessage {
 }
 
 extension FixIt {
-    /// Changes a struct, class or actor to an enum, or the other way round; `nil` for other declarations.
+    /// Replaces the keyword of a type, such as `class` by `enum`; `nil` for declarations that are not types.
     static func changing(_ declaration: some DeclGroupSyntax, to keyword: Keyword) -> FixIt? {
         let old = declaration.introducer
         guard [.keyword(.enum), .keyword(.struct), .keyword(.class), .keyword(.actor)].contains(old.tokenKind) else {
@@ -83,7 +88,7 @@ extension FixIt {
             changes: [.replace(oldNode: Syntax(old), newNode: Syntax(new))])
     }
 
-    /// Adds the cases of a bool value to an enum without cases; `nil` for another.
+    /// Adds the cases of a bool value to an enum without cases; `nil` for an enum with cases.
     static func addingBoolCases(to type: EnumDeclSyntax) -> FixIt? {
         guard !type.hasCases else { return nil }
         var block = type.memberBlock
@@ -101,7 +106,7 @@ extension FixIt {
             changes: [.replace(oldNode: Syntax(type.memberBlock), newNode: Syntax(block))])
     }
 
-    /// Adds `: String` to an enum that inherits nothing; `nil` for another.
+    /// Adds `: String` to an enum that inherits nothing; `nil` for an enum that does.
     static func addingStringRawValue(to type: EnumDeclSyntax) -> FixIt? {
         guard type.inheritanceClause == nil else { return nil }
         var new = type

@@ -15,12 +15,13 @@ struct HoldfastMacrosPlugin: CompilerPlugin {
     ]
 }
 
-/// A macro that makes a type a remote value by adding conformances, and in most cases members.
+/// A macro that makes a type a remote value by adding conformances and, in most cases, members.
 ///
 /// The compiler runs each role of a macro for a type. Only the extension role reports misuse, so that it is reported
 /// once; the other roles then add nothing.
 protocol RemoteValueMacro: ExtensionMacro {
     static var kind: RemoteValueKind { get }
+    /// The protocols to which the macro makes a type conform, unless the type names them itself.
     static var conformances: [String] { get }
 
     /// - Throws: `DiagnosticsError` for a declaration that the macro does not fit.
@@ -39,6 +40,7 @@ extension RemoteValueMacro {
         return [try ExtensionDeclSyntax("extension \(type.trimmed): \(raw: missing.joined(separator: ", ")) {}")]
     }
 
+    /// Whether the macro fits a declaration.
     static func fits(_ declaration: some DeclGroupSyntax, _ attribute: AttributeSyntax) -> Bool {
         (try? check(declaration, attribute)) != nil
     }
@@ -60,8 +62,8 @@ enum StringRemoteValueMacro: RemoteValueMacro {
 
 /// `@BoolRemoteValue(enabledByDefault: true) enum StoriesEnabled { case enabled, disabled }`
 ///
-/// It does not add the cases: other files would take an enum that is written without cases for one without values, and
-/// debug builds of them crash.
+/// The macro does not add the cases. Other files would take an enum that is written without cases for a type without
+/// values, and their debug builds would crash.
 enum BoolRemoteValueMacro: RemoteValueMacro, MemberMacro {
     static let kind = RemoteValueKind.bool
     static let conformances = ["CaseIterable", "BoolEnumRemoteValue"]
@@ -144,6 +146,9 @@ enum BaselineBoolRemoteValueMacro: RemoteValueMacro, MemberMacro {
 }
 
 extension DeclGroupSyntax {
+    /// Returns the declaration as an enum.
+    ///
+    /// - Throws: the diagnostic for another declaration.
     fileprivate func requireEnum(_ kind: RemoteValueKind, _ attribute: AttributeSyntax) throws -> EnumDeclSyntax {
         guard let type = self.as(EnumDeclSyntax.self) else {
             throw Misuse.notAnEnum(kind).at(attribute, FixIt.changing(self, to: .enum))
@@ -151,6 +156,9 @@ extension DeclGroupSyntax {
         return type
     }
 
+    /// Returns the declaration as a struct.
+    ///
+    /// - Throws: the diagnostic for another declaration.
     fileprivate func requireStruct(_ kind: RemoteValueKind, _ attribute: AttributeSyntax) throws -> StructDeclSyntax {
         guard let type = self.as(StructDeclSyntax.self) else {
             throw Misuse.notAStruct(kind).at(attribute, FixIt.changing(self, to: .struct))
@@ -158,11 +166,17 @@ extension DeclGroupSyntax {
         return type
     }
 
+    /// - Throws: the diagnostic for a type that has both a property `default` and the argument `enabledByDefault`.
     fileprivate func checkDefault(_ kind: RemoteValueKind, _ attribute: AttributeSyntax) throws {
         guard let property = defaultProperty, attribute.argument(labelled: "enabledByDefault") != nil else { return }
         throw Misuse.twoDefaults(kind).at(property)
     }
 
+    /// Returns the members of a type with a baseline: two properties and an initializer.
+    ///
+    /// - Parameters:
+    ///   - name: the name of the property besides `baseline`.
+    ///   - type: the type of that property.
     fileprivate func baselineMembers(name: String, type: String) -> [DeclSyntax] {
         let access = memberAccess
         return [
@@ -186,7 +200,7 @@ enum RemoteValuesNamespaceMacro: MemberAttributeMacro {
     ) throws -> [AttributeSyntax] {
         let isFirst = declaration.memberBlock.members.first?.decl.trimmedDescription == member.trimmedDescription
         guard declaration.is(EnumDeclSyntax.self) else {
-            // Called for each member; reported once.
+            // The compiler calls this for each member. The misuse is reported for the first one only.
             guard isFirst else { return [] }
             throw Misuse.namespaceIsNotAnEnum.at(node, FixIt.changing(declaration, to: .enum))
         }

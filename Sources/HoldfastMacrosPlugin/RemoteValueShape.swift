@@ -16,7 +16,7 @@ enum RemoteValueKind: String, CaseIterable {
             if type.hasStringRawValue, type.hasCases {
                 self = .string
             } else if type.hasBoolCases || type.isEmpty {
-                // The macro asks for the cases of an empty enum.
+                // The macro reports an empty enum, and offers to add the cases.
                 self = .bool
             } else {
                 return nil
@@ -34,7 +34,7 @@ enum RemoteValueKind: String, CaseIterable {
         }
     }
 
-    /// The kind whose attribute a declaration has.
+    /// The kind whose attribute a declaration has; `nil` if it has none.
     init?(attributeOf declaration: some DeclGroupSyntax) {
         let names = declaration.attributes.compactMap { $0.as(AttributeSyntax.self)?.attributeName.trimmedDescription }
         guard let kind = names.compactMap({ RemoteValueKind(rawValue: $0) }).first else { return nil }
@@ -55,18 +55,19 @@ extension DeclGroupSyntax {
         return ""
     }
 
-    /// Whether nothing but static and computed members is declared in it.
+    /// Whether the declaration has neither stored properties, nor cases, nor nested types.
     var isEmpty: Bool { !hasStoredProperties && !hasCases && nestedTypes.isEmpty }
 
     var hasCases: Bool { memberBlock.members.contains { $0.decl.is(EnumCaseDeclSyntax.self) } }
 
-    /// Whether its cases are those of a bool value.
+    /// Whether the cases are exactly `enabled` and `disabled`.
     var hasBoolCases: Bool {
         let elements = memberBlock.members.compactMap { $0.decl.as(EnumCaseDeclSyntax.self) }.flatMap(\.elements)
         return elements.map(\.name.text).sorted() == ["disabled", "enabled"]
             && elements.allSatisfy { $0.parameterClause == nil }
     }
 
+    /// Whether the type has stored properties, other than static ones.
     var hasStoredProperties: Bool {
         memberBlock.members.contains { member in
             guard let variable = member.decl.as(VariableDeclSyntax.self), !variable.isStatic else { return false }
@@ -80,7 +81,7 @@ extension DeclGroupSyntax {
         }
     }
 
-    /// The nested enum `Variant`.
+    /// The nested enum `Variant`; `nil` if there is none.
     var variant: EnumDeclSyntax? {
         memberBlock.members.lazy.compactMap { $0.decl.as(EnumDeclSyntax.self) }.first { $0.name.text == "Variant" }
     }
@@ -90,7 +91,7 @@ extension DeclGroupSyntax {
             == true
     }
 
-    /// The static property `default`.
+    /// The static property `default`; `nil` if there is none.
     var defaultProperty: VariableDeclSyntax? {
         memberBlock.members.lazy.compactMap { $0.decl.as(VariableDeclSyntax.self) }.first { variable in
             variable.isStatic
@@ -100,7 +101,7 @@ extension DeclGroupSyntax {
         }
     }
 
-    /// Whether the declaration conforms to a protocol by its own text.
+    /// Whether the declaration itself, rather than an extension, names a protocol.
     func inherits(_ name: String) -> Bool {
         inheritanceClause?.inheritedTypes.contains { $0.type.trimmedDescription == name } == true
     }
@@ -111,7 +112,7 @@ extension VariableDeclSyntax {
 }
 
 extension AttributeSyntax {
-    /// The expression of a labelled argument.
+    /// The expression of a labelled argument; `nil` if the argument is missing.
     func argument(labelled label: String) -> ExprSyntax? {
         arguments?.as(LabeledExprListSyntax.self)?.first { $0.label?.text == label }?.expression
     }

@@ -19,10 +19,13 @@ public final class HFClient: NSObject, Sendable {
     /// The client in Swift.
     public let client: HoldfastClient
 
+    /// Wraps a client.
     public init(_ client: HoldfastClient) {
         self.client = client
     }
 
+    /// Creates a client.
+    ///
     /// - Parameters:
     ///   - token: the secret of a token of scope `client`; `nil` if the server requires none.
     ///   - sdkKey: the key of the project; `nil` if the server has only one.
@@ -51,7 +54,7 @@ public final class HFClient: NSObject, Sendable {
         try client.start(user: HoldfastUser(id: client.anonymousUserID))
     }
 
-    /// Sets a user who has logged in, who takes over what the anonymous user was shown.
+    /// Sets a user who has logged in. The user keeps the variations that the anonymous user was shown.
     ///
     /// - Parameter completion: called once the flags are fetched or five seconds have passed.
     public func logIn(
@@ -68,6 +71,8 @@ public final class HFClient: NSObject, Sendable {
     }
 
     /// Sets a new anonymous user.
+    ///
+    /// - Parameter completion: called once the flags are fetched or five seconds have passed.
     public func logOut(completion: (@MainActor @Sendable ((any Error)?) -> Void)?) {
         Task { [client] in
             do {
@@ -86,14 +91,17 @@ public final class HFClient: NSObject, Sendable {
         client.boolVariation(flagKey: flagKey, defaultValue: defaultValue)
     }
 
+    /// As ``bool(forFlag:defaultValue:)``, for strings.
     public func string(forFlag flagKey: String, defaultValue: String) -> String {
         client.stringVariation(flagKey: flagKey, defaultValue: defaultValue)
     }
 
+    /// As ``bool(forFlag:defaultValue:)``, for integers.
     public func integer(forFlag flagKey: String, defaultValue: Int) -> Int {
         client.intVariation(flagKey: flagKey, defaultValue: defaultValue)
     }
 
+    /// As ``bool(forFlag:defaultValue:)``, for numbers.
     public func double(forFlag flagKey: String, defaultValue: Double) -> Double {
         client.doubleVariation(flagKey: flagKey, defaultValue: defaultValue)
     }
@@ -138,8 +146,8 @@ public final class HFClient: NSObject, Sendable {
 
     // MARK: Attributes
 
-    /// Stores attributes of the current user on the server, all or none: strings, numbers, booleans, dates and arrays of
-    /// strings.
+    /// Stores attributes of the current user on the server, all or none: strings, numbers, booleans, dates and arrays
+    /// of strings.
     public func updateAttributes(_ attributes: [String: Any]) throws {
         try AttributeService(client: client).update(attributes: try Self.values(attributes))
     }
@@ -154,6 +162,7 @@ public final class HFClient: NSObject, Sendable {
 
     // MARK: Values
 
+    /// Converts attributes to the types of the client.
     private static func values(_ attributes: [String: Any]) throws -> [String: UserAttributeValue] {
         var values: [String: UserAttributeValue] = [:]
         for (name, value) in attributes {
@@ -167,6 +176,7 @@ public final class HFClient: NSObject, Sendable {
         return values
     }
 
+    /// Converts a JSON value to Foundation's objects.
     private static func object(_ value: HoldfastValue) -> Any {
         switch value {
         case .null: NSNull()

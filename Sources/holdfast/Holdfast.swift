@@ -21,6 +21,7 @@ struct Holdfast: ParsableCommand {
             LintCommand.self, SchemaCommand.self, GenerateCommand.self, StaleCommand.self,
         ])
 
+    /// Runs the command that the arguments name, and ends the process with its exit status.
     static func main() {
         openStandardDescriptors()
         do {
@@ -37,6 +38,7 @@ struct Holdfast: ParsableCommand {
             OpenFile.printError("Error: \(error.reason)\n")
             exit(withError: ExitCode.configuration)
         } catch  where exitCode(for: error).isSuccess && fullMessage(for: error).hasPrefix(ServeCommand.overview) {
+            // `holdfast serve --help`, which ArgumentParser throws as an error.
             print(ServeCommand.grouped(help: fullMessage(for: error)))
         } catch {
             exit(withError: error)

@@ -1,7 +1,8 @@
+import FoundationEssentials
 import Glibc
 
-/// A file that is open for reading or for appending, or a standard stream. Errors have only the reason; the caller adds
-/// the name of the file.
+/// A file that is open for reading or for appending, or a standard stream. Errors have only the reason, because the
+/// caller knows what the file is and adds its name.
 final class OpenFile: Sendable {
     static let standardInput = OpenFile(standard: STDIN_FILENO)
     static let standardOutput = OpenFile(standard: STDOUT_FILENO)
@@ -26,6 +27,7 @@ final class OpenFile: Sendable {
     }
 
     deinit {
+        // The standard streams stay open.
         if descriptor > STDERR_FILENO { close(descriptor) }
     }
 
@@ -103,5 +105,33 @@ final class OpenFile: Sendable {
     /// Returns the error of the system call that has just failed.
     private static func failure() -> Failure {
         Failure(String(cString: strerror(errno)))
+    }
+}
+
+// MARK: - Paths
+
+extension OpenFile {
+    /// Replaces the content of a file atomically: after an error the file is unchanged.
+    static func write(_ text: String, to path: String) throws {
+        do {
+            try Data(text.utf8).write(to: URL(fileURLWithPath: path), options: .atomic)
+        } catch {
+            throw Failure("\(path) cannot be written: \(error)")
+        }
+    }
+
+    /// Returns the path of the directory that has a file.
+    static func directory(of path: String) -> String {
+        let parent = path.split(separator: "/", omittingEmptySubsequences: false).dropLast().joined(separator: "/")
+        guard parent.isEmpty else { return parent }
+        return path.hasPrefix("/") ? "/" : "."
+    }
+}
+
+extension FileManager {
+    /// Whether a path is that of a directory.
+    func directoryExists(atPath path: String) -> Bool {
+        var isDirectory = false
+        return fileExists(atPath: path, isDirectory: &isDirectory) && isDirectory
     }
 }

@@ -19,6 +19,7 @@ public struct AttributeChangeOutcome: Sendable {
     public let names: [String]
     public let result: Result
 
+    /// - Returns: `nil` for events of other kinds.
     init?(_ notice: DeliveryNotice) {
         guard case .attributes(let event) = notice.event else { return nil }
         operation = event.attributes.isEmpty ? .delete : .update

@@ -4,7 +4,7 @@ import Foundation
 final class AttributeDefinitions: Sendable {
     private let core: ClientCore
     /// The definitions; `nil` until they were fetched.
-    private let known = Locked<[Key: DefinedAttribute]?>(nil)
+    private let definitions = Locked<[Key: DefinedAttribute]?>(nil)
     /// Whether problems are logged. Reset when the server refuses to return the definitions.
     private let logsProblems: SharedFlag
 
@@ -13,15 +13,17 @@ final class AttributeDefinitions: Sendable {
         logsProblems = SharedFlag(core.configuration.checksAttributes && core.configuration.logger != nil)
     }
 
-    /// Fetches the definitions again when they are needed next.
+    /// Forgets the definitions, so that the next comparison fetches them again.
     func reset() {
-        known.withLock { $0 = nil }
+        definitions.withLock { $0 = nil }
     }
 
-    /// - Returns: the problems of attributes, by name.
+    /// Compares attributes with their definitions.
+    ///
+    /// - Returns: the problems, by the name of the attribute.
     /// - Throws: ``HoldfastError`` if the definitions cannot be fetched.
     func problems(of attributes: [String: UserAttributeValue]) async throws(HoldfastError) -> [String: String] {
-        let definitions = try await fetched()
+        let definitions = try await fetchedDefinitions()
         var problems: [String: String] = [:]
         for (name, value) in attributes {
             guard let definition = definitions[Key(name)] else {
@@ -33,13 +35,14 @@ final class AttributeDefinitions: Sendable {
         return problems
     }
 
-    private func fetched() async throws(HoldfastError) -> [Key: DefinedAttribute] {
-        if let known = known.withLock({ $0 }) { return known }
+    /// Returns the definitions, which are fetched at the first call.
+    private func fetchedDefinitions() async throws(HoldfastError) -> [Key: DefinedAttribute] {
+        if let known = definitions.withLock({ $0 }) { return known }
         let response = try await core.server.request("GET", "v1/attributes")
         let list = try HoldfastServer.decode(DefinedAttribute.List.self, response.body).attributes
-        let definitions = Dictionary(list.map { (Key($0.name), $0) }) { _, last in last }
-        known.withLock { $0 = definitions }
-        return definitions
+        let fetched = Dictionary(list.map { (Key($0.name), $0) }) { _, last in last }
+        definitions.withLock { $0 = fetched }
+        return fetched
     }
 
     /// Logs the problems of attributes, in the background.
@@ -70,10 +73,12 @@ struct DefinedAttribute: Decodable, Sendable {
 
     var name: String
     var type: String
+    /// The options of a selection.
     var values: [String]?
+    /// Whether a user may have several options of a selection.
     var multiple: Bool?
 
-    /// - Returns: why the server would refuse a value; `nil` if the client knows no reason.
+    /// Returns why the server would refuse a value; `nil` if the client knows no reason.
     func problem(of value: UserAttributeValue) -> String? {
         switch (type, value) {
         case ("boolean", .bool), ("number", .integer), ("number", .number), ("string", .string): nil
@@ -94,10 +99,12 @@ struct DefinedAttribute: Decodable, Sendable {
         case ("boolean", _), ("number", _), ("string", _), ("country", _), ("date", _), ("time", _), ("timestamp", _),
             ("selection", _):
             "the value must be of type \(type); got \(value.typeName)"
+        // A type of a later release.
         default: nil
         }
     }
 
+    /// Returns the problem of an option that the selection does not have.
     private func problem(ofChoices texts: [String]) -> String? {
         guard let wrong = texts.first(where: { text in values?.contains { $0.hasSameBytes(as: text) } == false }) else {
             return nil

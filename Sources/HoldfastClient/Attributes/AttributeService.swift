@@ -7,8 +7,8 @@
 /// ```
 ///
 /// Both calls queue the change on disk and return at once. Changes are sent in order and in batches. An unchanged value
-/// is not sent again for ``HoldfastConfiguration/attributeRefreshInterval``. Update attributes that change together in one
-/// call: it is stored or refused as a whole.
+/// is not sent again for ``HoldfastConfiguration/attributeRefreshInterval``. Update attributes that change together in
+/// one call: it is stored or refused as a whole.
 ///
 /// - Warning: write an attribute either with this class or through the server's API, not both. The client does not see
 ///   the changes of other writers: after such a change it does not send a value again that it has sent before.
@@ -25,16 +25,16 @@ public final class AttributeService: Sendable {
     /// Sets attributes and keeps all others.
     ///
     /// - Parameter userID: by default the client's current user.
-    /// - Throws: ``HoldfastError/notInitialized`` without a user, ``HoldfastError/invalidArgument(_:)`` for an invalid user
-    ///   id, ``HoldfastError/storage(_:)`` if the queue is full or cannot be written, ``HoldfastError/destroyed``.
+    /// - Throws: ``HoldfastError/notInitialized`` without a user, ``HoldfastError/invalidArgument(_:)`` for an invalid
+    ///   user id, ``HoldfastError/storage(_:)`` if the queue is full or cannot be written, ``HoldfastError/destroyed``.
     public func update(attributes: [String: UserAttributeValue], userID: String? = nil) throws(HoldfastError) {
         try send(AttributeEvent(userID: try user(userID), attributes: attributes, removed: []))
     }
 
-    /// Sets attributes of any type that an attribute can have, all or none; see ``UserAttributeValue/init(_:)``.
+    /// Sets attributes of any type that ``UserAttributeValue/init(_:)`` converts, all or none.
     ///
-    /// - Throws: as the method for ``UserAttributeValue``; ``HoldfastError/invalidArgument(_:)`` also if values have no such
-    ///   type, whose names it has.
+    /// - Throws: as the method for ``UserAttributeValue``, and ``HoldfastError/invalidArgument(_:)`` with the names of
+    ///   the attributes whose values have other types.
     @_disfavoredOverload
     public func update(attributes: [String: Any], userID: String? = nil) throws(HoldfastError) {
         let values = attributes.compactMapValues { UserAttributeValue($0) }
@@ -47,13 +47,13 @@ public final class AttributeService: Sendable {
         try update(attributes: values, userID: userID)
     }
 
-    /// Deletes attributes. Parameters and errors are those of `update`.
+    /// Deletes attributes. The parameter `userID` and the errors are those of `update`.
     public func delete(attributes names: [String], userID: String? = nil) throws(HoldfastError) {
         try send(AttributeEvent(userID: try user(userID), attributes: [:], removed: names))
     }
 
-    /// Returns the attributes that this device has last set for a user. Attributes of other devices and of the server's
-    /// API are missing.
+    /// Returns the attributes that this device has last set for a user. It does not return attributes that other
+    /// devices or callers of the server's API have set.
     ///
     /// - Parameter userID: by default the client's current user.
     public func attributes(userID: String? = nil) -> [String: UserAttributeValue] {
@@ -61,8 +61,8 @@ public final class AttributeService: Sendable {
         return client.sentAttributes.attributes(of: userID)
     }
 
-    /// Forgets which values were sent, so that the next update sends all of them. Use it when the server's attributes were
-    /// deleted or defined anew, as during development.
+    /// Forgets which values were sent, so that the next update sends all of them. Use it when the server's attributes
+    /// were deleted or defined anew, as during development.
     public func reset() {
         client.sentAttributes.reset()
         client.attributeDefinitions.reset()
@@ -73,6 +73,7 @@ public final class AttributeService: Sendable {
     /// - Precondition: a client was started and not destroyed.
     public static var shared: AttributeService { AttributeService(client: .shared) }
 
+    /// Returns the user of a call: the given one, or else the current one.
     private func user(_ id: String?) throws(HoldfastError) -> String {
         guard !client.core.isDestroyed else { throw .destroyed }
         guard let id = id ?? client.currentUser?.id else { throw .notInitialized }
@@ -90,7 +91,8 @@ public final class AttributeService: Sendable {
         }
     }
 
-    /// Returns a stream of the outcomes of updates and deletions, which buffers the newest 1,000 and ends with the client.
+    /// Returns a stream of the outcomes of updates and deletions, which buffers the newest 1,000 and ends with the
+    /// client.
     public func outcomes() -> AsyncStream<AttributeChangeOutcome> {
         client.core.notices.stream(AttributeChangeOutcome.init)
     }
@@ -107,6 +109,7 @@ public final class AttributeService: Sendable {
         try await client.attributeDefinitions.problems(of: attributes)
     }
 
+    /// Queues a change, and in debug builds checks it.
     private func send(_ update: AttributeEvent) throws(HoldfastError) {
         client.attributeDefinitions.logProblems(of: update.attributes)
         try client.sentAttributes.send(update)

@@ -1,8 +1,11 @@
 import Foundation
 
-/// The attributes of users that a client has sent. All ``AttributeService`` of the client share them, so that a change
-/// by one of them is known to the others.
+/// The attributes of users that a client has sent, so that an unchanged value is not sent again.
+///
+/// All ``AttributeService`` of a client share one instance: a value that one service has sent is not sent by another.
+/// A value counts as sent once it is queued. If the server refuses it, or the queue drops it, it is forgotten.
 final class SentAttributes: Sendable {
+    /// The last change of an attribute.
     private struct Sent: Codable {
         /// The value that was sent; `nil` if the attribute was deleted.
         var value: UserAttributeValue?
@@ -10,6 +13,7 @@ final class SentAttributes: Sendable {
         var at: Double
     }
 
+    /// The attributes of a user, by name.
     private struct Entry: Codable {
         var userID: String
         var attributes: [String: Sent]
@@ -17,18 +21,20 @@ final class SentAttributes: Sendable {
 
     private struct State {
         var users: BoundedCache<Entry>
+        /// Whether the cache differs from its file.
         var hasChanged = false
     }
 
     private let core: ClientCore
     private let state: Locked<State>
-    private let changed = Signal()
+    /// Rung when the cache differs from its file, which is then written after a delay.
+    private let cacheChanged = Signal()
     private let whenStored: @Sendable (_ userID: String) -> Void
     private let registrations = OwnedTokens()
 
     private static let cacheName = "attributes.cache"
     /// The maximum number of remembered attributes per user. Beyond it only the last change is remembered.
-    private static let namesOfUser = 1_000
+    private static let maximumNames = 1_000
 
     /// - Parameter whenStored: called when the server has stored attributes of a user.
     init(core: ClientCore, whenStored: @escaping @Sendable (_ userID: String) -> Void) {
@@ -43,8 +49,8 @@ final class SentAttributes: Sendable {
             Self.remember(update, core.clock.now.timeIntervalSince1970, &state)
         }
         self.state = Locked(state)
-        registrations.add(core.notices.observe { [weak self] in self?.settled($0) })
-        registrations.add(core.whenSaving(after: changed) { [weak self] in self?.write() })
+        registrations.add(core.notices.observe { [weak self] in self?.follow($0) })
+        registrations.add(core.whenSaving(after: cacheChanged) { [weak self] in self?.write() })
     }
 
     /// Returns the attributes of a user that this client has set.
@@ -58,43 +64,44 @@ final class SentAttributes: Sendable {
             state.users = BoundedCache(capacity: core.configuration.cachedProfiles)
             state.hasChanged = true
         }
-        changed.ring()
+        cacheChanged.ring()
     }
 
-    /// Queues the attributes that differ from those that were sent.
+    /// Queues the attributes whose values were not sent, or were sent longer ago than the refresh interval.
     ///
     /// - Throws: ``HoldfastError`` if they cannot be queued.
     func send(_ update: AttributeEvent) throws(HoldfastError) {
         let now = core.clock.now.timeIntervalSince1970
         let age = core.configuration.attributeRefreshInterval.inSeconds
-        // Inside the lock, so that the queue has the order of the calls.
+        // Queued inside the lock, so that the queue has the order of the calls.
         let queued = try state.withLock { state throws(HoldfastError) -> AttributeEvent? in
             let sent = state.users.value(Key(update.userID))?.attributes ?? [:]
-            func isKnown(_ name: String, _ value: UserAttributeValue?) -> Bool {
+            func isSent(_ name: String, _ value: UserAttributeValue?) -> Bool {
                 guard let sent = sent[name], abs(now - sent.at) < age else { return false }
                 return sent.value == value
             }
-            var update = update
-            update.attributes = update.attributes.filter { !isKnown($0.key, $0.value) }
-            update.removed = update.removed.filter { !isKnown($0, nil) }
-            guard !(update.attributes.isEmpty && update.removed.isEmpty) else { return nil }
-            try core.add(.attributes(update))
-            Self.remember(update, now, &state)
-            return update
+            var changes = update
+            changes.attributes = update.attributes.filter { !isSent($0.key, $0.value) }
+            changes.removed = update.removed.filter { !isSent($0, nil) }
+            guard !(changes.attributes.isEmpty && changes.removed.isEmpty) else { return nil }
+            try core.add(.attributes(changes))
+            Self.remember(changes, now, &state)
+            return changes
         }
         guard let queued else { return }
-        changed.ring()
+        cacheChanged.ring()
         if core.configuration.logger != nil, let json = try? HoldfastServer.encode(queued) {
             core.log(.trace, "attributes queued", ["update": String(decoding: json, as: UTF8.self)])
         }
     }
 
+    /// Notes a change as sent.
     private static func remember(_ update: AttributeEvent, _ now: Double, _ state: inout State) {
         let key = Key(update.userID)
         var entry = state.users.value(key) ?? Entry(userID: update.userID, attributes: [:])
         for (name, value) in update.attributes { entry.attributes[name] = Sent(value: value, at: now) }
         for name in update.removed { entry.attributes[name] = Sent(value: nil, at: now) }
-        if entry.attributes.count > namesOfUser {
+        if entry.attributes.count > maximumNames {
             let names = Set(update.attributes.keys).union(update.removed)
             entry.attributes = entry.attributes.filter { names.contains($0.key) }
         }
@@ -103,7 +110,7 @@ final class SentAttributes: Sendable {
     }
 
     /// Forgets values that the server refused or that were dropped, so that the same value is sent again.
-    private func settled(_ notice: DeliveryNotice) {
+    private func follow(_ notice: DeliveryNotice) {
         guard case .attributes(let update) = notice.event else { return }
         switch notice.outcome {
         case .delivered: return whenStored(update.userID)
@@ -122,6 +129,7 @@ final class SentAttributes: Sendable {
         }
     }
 
+    /// Writes the cache file if the cache has changed. A destroyed client no longer owns the directory.
     private func write() {
         let entries = state.withLock { state -> [Entry]? in
             guard state.hasChanged, !core.isDestroyed else { return nil }

@@ -66,11 +66,14 @@ public enum UserAttributeValue: Sendable {
         }
     }
 
-    /// Whether a value is an `NSNumber` and not a Swift number, which Darwin would bridge to one.
+    /// Whether a value is an object, such as an `NSNumber`. On Darwin a Swift number would also match `as NSNumber`,
+    /// because it is bridged.
     private static func isObject(_ value: Any) -> Bool {
         type(of: value) is AnyClass
     }
 
+    /// Converts a number by the type code of its value (`@encode` of Objective-C): `c` and `B` are booleans, `f` and
+    /// `d` are floating-point numbers, `Q` is `UInt64`, all others are integers.
     private init?(number: NSNumber) {
         switch String(cString: number.objCType) {
         case "c", "B": self = .bool(number.boolValue)
@@ -86,7 +89,7 @@ public enum UserAttributeValue: Sendable {
 }
 
 extension UserAttributeValue: Equatable {
-    /// Strings are compared by their UTF-8 bytes, as the server compares them.
+    /// Compares strings by their UTF-8 bytes, and an integer with a number by their values, as the server does.
     public static func == (left: UserAttributeValue, right: UserAttributeValue) -> Bool {
         switch (left, right) {
         case (.string(let left), .string(let right)): left.hasSameBytes(as: right)

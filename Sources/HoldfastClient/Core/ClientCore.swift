@@ -1,6 +1,9 @@
 import Foundation
 
 /// The parts that all services of a client share: server, event queue and its delivery, disk cache, clock.
+///
+/// It owns the directory, on which it holds a lock until ``destroy()``, and all tasks of the client, which then end.
+/// The anonymous user and the logins are in `ClientCore+Logins.swift`.
 final class ClientCore: Sendable {
     let configuration: HoldfastConfiguration
     let clock: any HoldfastClock
@@ -9,14 +12,15 @@ final class ClientCore: Sendable {
     let notices = DeliveryNotices()
     private let queue: DurableQueue
     private let deliveries: [EventKind: DeliverySchedule]
-    /// The functions that cancel the tasks.
+    /// Cancels the tasks: each task is a listener, whose `end` cancels it.
     private let tasks = Listeners<Void>()
-    /// The functions that write the caches.
+    /// Writes the caches: the listeners are the functions that ``whenSaving(after:_:)`` has registered.
     private let saves = Listeners<Void>()
     /// Holds the lock on the directory; `nil` once the client is destroyed.
     private let lock: Locked<FileDescriptor?>
-    private let anonymous = Locked(AnonymousUser())
-    private let login = Locked<LoginEvent?>(nil)
+    let anonymous = Locked(AnonymousUser())
+    /// The last login on this device; `nil` until it is read from the cache.
+    let lastLogin = Locked<LoginEvent?>(nil)
 
     /// - Throws: ``HoldfastError/invalidConfiguration(_:)``, ``HoldfastError/directoryInUse(_:)``,
     ///   ``HoldfastError/storage(_:)``.
@@ -30,17 +34,18 @@ final class ClientCore: Sendable {
         let lock = try FileDescriptor(path: configuration.directory.appendingPathComponent("lock").path)
         guard lock.lock() else { throw .directoryInUse(configuration.directory.path) }
         self.lock = Locked(lock)
+        let skew = ClockSkew(cache.read(Self.skewName, as: Double.self) ?? 0) { [cache] seconds in
+            cache.write(Self.skewName, seconds)
+        }
         server = HoldfastServer(
             endpoint: configuration.endpoint, token: Locked(configuration.token), timeout: configuration.requestTimeout,
-            transport: transport, clock: clock,
-            skew: ClockSkew(cache.read(Self.skewName, as: Double.self) ?? 0) { [cache] in
-                cache.write(Self.skewName, $0)
-            })
+            transport: transport, clock: clock, skew: skew)
         queue = try DurableQueue(
             path: configuration.directory.appendingPathComponent("queue.log").path,
             maximumCount: configuration.queueSize, maximumBytes: configuration.queueBytes)
         let logins = DeliverySchedule(
             kind: .login, queue: queue, server: server, notices: notices, configuration: configuration, clock: clock)
+        // A login waits for older events of other kinds, so it may be due after each of their deliveries.
         var deliveries: [EventKind: DeliverySchedule] = [.login: logins]
         for kind in EventKind.allCases where kind != .login {
             deliveries[kind] = DeliverySchedule(
@@ -52,6 +57,9 @@ final class ClientCore: Sendable {
         logLosses()
     }
 
+    private static let skewName = "clock.cache"
+
+    /// Logs the events of earlier runs that could not be read.
     private func logLosses() {
         let losses = queue.losses
         if let file = losses.file {
@@ -67,11 +75,12 @@ final class ClientCore: Sendable {
         }
     }
 
-    /// Starts to deliver events. Those of earlier runs are sent at once.
+    /// Starts to deliver events. Events of earlier runs are sent at once.
     func startDelivering() {
         for schedule in deliveries.values { start { await schedule.run() } }
     }
 
+    /// Whether ``destroy()`` was called.
     var isDestroyed: Bool { lock.withLock { $0 == nil } }
 
     /// Number of events in the queue.
@@ -94,7 +103,7 @@ final class ClientCore: Sendable {
         configuration.logger?(level, message, metadata)
     }
 
-    /// Starts a task that is cancelled with the token, at the latest when the client is destroyed.
+    /// Starts a task. It is cancelled by the returned token, at the latest when the client is destroyed.
     @discardableResult
     func start(_ work: @escaping @Sendable () async -> Void) -> ListenerToken {
         let task = Task { await work() }
@@ -108,8 +117,10 @@ final class ClientCore: Sendable {
     /// The delay between a change of a cache and writing it, so that several changes are written together.
     private static let saveInterval = Duration.seconds(30)
 
-    /// Registers a function that writes a cache. It is called some time after a change, when the app enters the
-    /// background, where it may be ended, and when the client is destroyed.
+    /// Registers a function that writes a cache. It is called 30 s after a change, when the app enters the background,
+    /// because the system may then end the app, and when the client is destroyed.
+    ///
+    /// - Parameter changed: rung at each change of the cache.
     func whenSaving(after changed: Signal, _ work: @escaping @Sendable () -> Void) -> ListenerToken {
         let registration = saves.add { _ in work() }
         let task = start { [clock] in
@@ -166,17 +177,17 @@ final class ClientCore: Sendable {
         }
     }
 
-    /// The outer lists are sent in parallel, the kinds of an inner list in sequence: an exposure may refer to the
-    /// variation that an earlier save stores.
+    /// The order in which ``flush()`` sends events. The outer lists are sent in parallel, the kinds of an inner list in
+    /// sequence: an exposure may refer to the variation that an earlier save stores.
     private static let orderOfFlush: [[EventKind]] = [
-        [.attributes], kindsWithExposures, [.goal], [.evaluationCounts],
+        [.attributes], savesThenExposures, [.goal], [.evaluationCounts],
     ]
-    private static let kindsWithExposures: [EventKind] = [.save, .replacingSave, .exposure]
+    private static let savesThenExposures: [EventKind] = [.save, .replacingSave, .exposure]
 
     /// Sends all queued events.
     ///
-    /// - Throws: the reason why events are still queued, ``HoldfastError/cancelled`` when the calling task is cancelled;
-    ///   delivery goes on.
+    /// - Throws: the reason why events are still queued, ``HoldfastError/cancelled`` when the calling task is
+    ///   cancelled; delivery goes on.
     func flush() async throws(HoldfastError) {
         guard !isDestroyed else { throw .destroyed }
         let outcome = await value(within: nil, clock) { [self] in await sendAll() }
@@ -184,30 +195,36 @@ final class ClientCore: Sendable {
         if let failure { throw failure }
     }
 
+    /// - Returns: the first failure, after all kinds were tried.
     private func sendAll() async -> HoldfastError? {
-        let failure = await withTaskGroup(of: HoldfastError?.self) { [deliveries] group in
+        let failure = await withTaskGroup(of: HoldfastError?.self) { group in
             for kinds in Self.orderOfFlush {
-                group.addTask {
-                    var failure: HoldfastError?
-                    for kind in kinds {
-                        let new = await deliveries[kind]?.flush()
-                        failure = failure ?? new
-                    }
-                    return failure
-                }
+                group.addTask { [self] in await sendInSequence(kinds) }
             }
-            return await group.reduce(nil) { $0 ?? $1 }
+            return await group.reduce(nil) { first, next in first ?? next }
         }
-        // Last: a login waits for older events of all other kinds.
-        let loginFailure = await deliveries[.login]?.flush()
+        // Logins are last, because a login waits for older events of other kinds.
+        let loginFailure = await sendInSequence([.login])
         return failure ?? loginFailure
     }
 
-    /// Longest time that an evaluation waits for exposures, so that it is in time after a stuck request, too.
+    /// Sends the events of some kinds, one kind after the other.
+    ///
+    /// - Returns: the first failure; later kinds are tried nevertheless.
+    private func sendInSequence(_ kinds: [EventKind]) async -> HoldfastError? {
+        var first: HoldfastError?
+        for kind in kinds {
+            let failure = await deliveries[kind]?.flush()
+            first = first ?? failure
+        }
+        return first
+    }
+
+    /// Longest time that an evaluation waits for exposures. A stuck request must not keep the flags from being fetched.
     private static let exposurePatience = Duration.seconds(4)
 
-    /// Sends queued exposures that name a variation by its key, as those of groups that were drawn on the device do. The
-    /// server keeps such a group for a user who has none, so it must know the group before it evaluates the user.
+    /// Sends queued exposures that name a variation by its key. They have groups that were drawn on the device: the
+    /// server keeps a drawn group for a user who has none, so it must know the group before it evaluates the user.
     func sendNamedVariations() async {
         let isWanted = queue.containsUntried(.exposure) { payload in
             guard case .exposure(let exposure)? = HoldfastEvent(.exposure, payload) else { return false }
@@ -215,85 +232,7 @@ final class ClientCore: Sendable {
         }
         guard isWanted else { return }
         _ = await value(within: Self.exposurePatience, clock) { [deliveries] in
-            for kind in Self.kindsWithExposures { _ = await deliveries[kind]?.send() }
-        }
-    }
-
-    /// Returns the anonymous user whose login as this user is still queued; `nil` if there is none.
-    func anonymousID(joining userID: String) -> String? {
-        for case .login(let login) in waiting(.login) where login.userID.hasSameBytes(as: userID) {
-            return login.anonymousID
-        }
-        return nil
-    }
-
-    private static let skewName = "clock.cache"
-    private static let loginName = "login.cache"
-
-    /// Queues a login, and remembers it over all runs.
-    func enqueue(_ login: LoginEvent) {
-        enqueue(.login(login))
-        cache.write(Self.loginName, login)
-        self.login.withLock { $0 = login }
-        anonymous.withLock { user in
-            user.isUsed = false
-            cache.write(Self.anonymousUseName, String?.none)
-        }
-    }
-
-    /// Returns the anonymous user who was the last to log in on this device, if that was as this user.
-    func anonymousID(loggedInAs userID: String) -> String? {
-        let last = login.withLock { login in
-            if login == nil { login = cache.read(Self.loginName, as: LoginEvent.self) }
-            return login
-        }
-        return last.flatMap { $0.userID.hasSameBytes(as: userID) ? $0.anonymousID : nil }
-    }
-
-    /// The anonymous user, as far as it was read from the cache.
-    private struct AnonymousUser {
-        var id: String?
-        /// Whether anything was shown to or reported of this user since the last login.
-        var isUsed: Bool?
-    }
-
-    private static let anonymousName = "anonymous.cache"
-    private static let anonymousUseName = "anonymous-use.cache"
-    /// The server merges only ids of this form for a token of scope `client`: nobody can guess one.
-    private static let anonymousPrefix = "anonymous-"
-
-    /// Returns the id of the anonymous user, or with `renewing` a new one.
-    func anonymousID(renewing: Bool) -> String {
-        anonymous.withLock { user in
-            if !renewing, let known = user.id ?? cache.read(Self.anonymousName, as: String.self) {
-                user.id = known
-                return known
-            }
-            let new = Self.anonymousPrefix + UUID().uuidString.lowercased()
-            cache.write(Self.anonymousName, new)
-            user = AnonymousUser(id: new, isUsed: false)
-            return new
-        }
-    }
-
-    /// The id of the anonymous user if anything was shown to or reported of it, in any run since the last login.
-    var usedAnonymousID: String? {
-        let id = anonymousID(renewing: false)
-        return anonymous.withLock { user in
-            let isUsed = user.isUsed ?? (cache.read(Self.anonymousUseName, as: String?.self) == id)
-            user.isUsed = isUsed
-            return isUsed ? id : nil
-        }
-    }
-
-    /// Notes that something is shown to or reported of a user, if that is the anonymous one: its login joins the two.
-    func noteAnonymousUse(of userID: String) {
-        guard userID.utf8.starts(with: Self.anonymousPrefix.utf8),
-            userID.hasSameBytes(as: anonymousID(renewing: false)), usedAnonymousID == nil
-        else { return }
-        anonymous.withLock { user in
-            cache.write(Self.anonymousUseName, userID)
-            user.isUsed = true
+            for kind in Self.savesThenExposures { _ = await deliveries[kind]?.send() }
         }
     }
 
@@ -311,6 +250,8 @@ final class ClientCore: Sendable {
         }
     }
 }
+
+// MARK: - Refusals of the queue as errors
 
 extension DropReason {
     fileprivate init(_ refusal: DurableQueue.Refusal) {

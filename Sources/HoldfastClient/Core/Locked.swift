@@ -41,7 +41,7 @@ final class Locked<Value>: @unchecked Sendable {
     #endif
 }
 
-/// A boolean that several threads share.
+/// A boolean that several threads share, with an atomic exchange.
 final class SharedFlag: Sendable {
     private let value: Locked<Bool>
 

@@ -8,7 +8,7 @@ final class DiskCache: Sendable {
     /// Serializes writes, because writes of one file share the name of the temporary file.
     private let writing = Locked(())
 
-    /// Larger files are neither written nor read.
+    /// The maximum size of a file; larger files are neither written nor read.
     static let maximumBytes = 64 * 1024 * 1024
 
     /// - Throws: ``HoldfastError/storage(_:)`` if the directory cannot be created.
@@ -44,15 +44,18 @@ final class DiskCache: Sendable {
         return value
     }
 
+    /// The length of the checksum at the beginning of a file: a CRC-32, little-endian. The JSON follows.
+    private static let checksumLength = 4
+
     private static func decode<Value: Decodable>(_ content: Data, as type: Value.Type) -> Value? {
-        guard content.count > 4 else { return nil }
-        let checksum = content.prefix(4).reversed().reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
-        let body = content.dropFirst(4)
+        guard content.count > checksumLength else { return nil }
+        let checksum = content.prefix(checksumLength).reversed().reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
+        let body = content.dropFirst(checksumLength)
         guard Checksum.crc32(body) == checksum else { return nil }
         return try? JSONDecoder().decode(type, from: Data(body))
     }
 
-    /// Writes a file.
+    /// Replaces a file. A failure is logged.
     func write(_ name: String, _ value: some Encodable) {
         let path = directory.appendingPathComponent(name).path
         do throws(HoldfastError) {

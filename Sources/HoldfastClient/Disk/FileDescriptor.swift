@@ -8,7 +8,8 @@
     import Glibc
 #endif
 
-/// An open file that closes itself.
+/// An open file, which is closed when the object is released. Reads and writes are repeated after `EINTR`. Errors
+/// are ``HoldfastError/storage(_:)`` with the system call and the path.
 final class FileDescriptor: Sendable {
     private let number: Int32
     private let path: String
@@ -24,18 +25,20 @@ final class FileDescriptor: Sendable {
         close(number)
     }
 
-    /// Takes an exclusive lock that lasts until the file is closed, at the latest when the process ends.
+    /// Takes an exclusive lock without waiting. It lasts until the file is closed, at the latest when the process ends.
     ///
     /// - Returns: whether the lock was free.
     func lock() -> Bool {
         flock(number, LOCK_EX | LOCK_NB) == 0
     }
 
-    /// Releases the lock, also if a child process that is being started has inherited the file.
+    /// Releases the lock. Closing the file would not suffice: a child process that is being started may have inherited
+    /// it.
     func unlock() {
         flock(number, LOCK_UN)
     }
 
+    /// Writes all bytes at the end of the file.
     func append(_ bytes: [UInt8]) throws(HoldfastError) {
         var rest = bytes[...]
         while !rest.isEmpty {
@@ -60,6 +63,7 @@ final class FileDescriptor: Sendable {
         }
     }
 
+    /// Cuts the file to a length in bytes.
     func truncate(to length: Int) throws(HoldfastError) {
         guard ftruncate(number, off_t(length)) == 0 else { throw Self.failure("ftruncate", path) }
     }
@@ -101,6 +105,7 @@ final class FileDescriptor: Sendable {
         guard fsync(number) == 0 else { throw failure("fsync", path) }
     }
 
+    /// Describes the error of the system call that has just failed.
     private static func failure(_ call: String, _ path: String) -> HoldfastError {
         .storage("\(call) \(path): \(String(cString: strerror(errno)))")
     }

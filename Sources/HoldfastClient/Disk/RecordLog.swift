@@ -12,14 +12,19 @@ struct RecordLog {
         var payload: [UInt8]
     }
 
+    /// The header of the file.
     private static let magic = Array("HFLOG001".utf8)
-    private static let bodyHeader = 9
-    /// Upper bound of a payload; a greater length means damage.
+    /// Length of the kind and the number in a body, in bytes.
+    private static let bodyHeaderLength = 9
+    /// Length of the length and the checksum before a body, in bytes.
+    private static let prefixLength = 8
+    /// Upper bound of a payload in bytes; a greater length means damage.
     static let maximumPayload = 2 * 1024 * 1024
 
     /// The parts of a file that could not be read.
     struct Losses: Sendable, Equatable {
-        /// The whole file has no known header, because it is damaged or of a later release. It was moved here.
+        /// The path to which the whole file was moved, because it has no known header: it is damaged or of a later
+        /// release.
         var file: String?
         /// Number of records with a wrong checksum.
         var records = 0
@@ -32,16 +37,17 @@ struct RecordLog {
     let losses: Losses
     /// Length of the file in bytes.
     private(set) var length: Int
-    /// Number of calls of ``removeAll()``.
-    private var emptied = 0
+    /// Number of calls of ``removeAll()``, which make a ``Position`` invalid.
+    private var removals = 0
 
-    /// Opens the log, passes each record to the closure, and truncates an incomplete record at the end. A file without the
-    /// header is kept as `path` with the suffix `.unreadable`, where it replaces a former one.
+    /// Opens the log, passes each record to the closure, and truncates an incomplete record at the end. A file without
+    /// the header is kept as `path` with the suffix `.unreadable`, where it replaces a former one.
     init(path: String, _ take: (Record) -> Void) throws(HoldfastError) {
         (file, length, losses) = try Self.open(path, take)
         self.path = path
     }
 
+    /// Opens the file, reads its records, and repairs it.
     private static func open(
         _ path: String, _ take: (Record) -> Void
     ) throws(HoldfastError) -> (FileDescriptor, length: Int, Losses) {
@@ -66,21 +72,23 @@ struct RecordLog {
         return (try FileDescriptor(path: path), 0, losses)
     }
 
+    /// Passes each complete record with a correct checksum to the closure.
+    ///
     /// - Returns: the end of the last complete record.
     private static func read(_ bytes: [UInt8], _ losses: inout Losses, _ take: (Record) -> Void) -> Int {
         var position = magic.count
-        while bytes.count - position >= 8 {
-            let start = position + 8
+        while bytes.count - position >= prefixLength {
+            let start = position + prefixLength
             // `Int` may have 32 bits, for example on a watch.
-            guard let length = Int(exactly: word(bytes[position...])), length >= bodyHeader,
-                length <= maximumPayload + bodyHeader, length <= bytes.count - start
+            guard let length = Int(exactly: word(bytes[position...])), length >= bodyHeaderLength,
+                length <= maximumPayload + bodyHeaderLength, length <= bytes.count - start
             else {
                 break
             }
             let body = bytes[start..<start + length]
             if Checksum.crc32(body) == word(bytes[(position + 4)...]) {
                 let number = body.dropFirst().prefix(8).reversed().reduce(0) { $0 << 8 | UInt64($1) }
-                take(Record(kind: body[start], number: number, payload: Array(body.dropFirst(bodyHeader))))
+                take(Record(kind: body[start], number: number, payload: Array(body.dropFirst(bodyHeaderLength))))
             } else {
                 losses.records += 1
             }
@@ -108,16 +116,16 @@ struct RecordLog {
         guard length > 0 else { return }
         try file.truncate(to: Self.magic.count)
         length = Self.magic.count
-        emptied += 1
+        removals += 1
     }
 
     /// The end of the file at a time. It becomes invalid with ``removeAll()``.
     struct Position {
-        fileprivate var emptied: Int
+        fileprivate var removals: Int
         fileprivate var length: Int
     }
 
-    var position: Position { Position(emptied: emptied, length: length) }
+    var position: Position { Position(removals: removals, length: length) }
 
     /// A synchronized file that can replace a log. Creating it needs no lock on the log.
     struct Replacement {
@@ -125,6 +133,7 @@ struct RecordLog {
         fileprivate let file: FileDescriptor
         fileprivate var length: Int
 
+        /// - Parameter path: the path of the log.
         init(of path: String, _ records: [Record]) throws(HoldfastError) {
             self.path = path + ".new"
             let bytes = records.reduce(into: RecordLog.magic) { $0 += RecordLog.encode($1) }
@@ -133,9 +142,10 @@ struct RecordLog {
         }
     }
 
-    /// Replaces the contents up to a position atomically. Does not wait for the disk.
+    /// Replaces the contents up to a position atomically, and keeps the records after it. Does not wait for the disk.
+    /// If the log was emptied since the position, the replacement is obsolete and has no effect.
     mutating func replace(by replacement: Replacement, since position: Position) throws(HoldfastError) {
-        guard position.emptied == emptied else { return }
+        guard position.removals == removals else { return }
         let rest = try file.contents(from: position.length)
         try replacement.file.append(rest)
         try FileDescriptor.replace(path, with: replacement.path)
@@ -145,16 +155,17 @@ struct RecordLog {
 
     private static func encode(_ record: Record) -> [UInt8] {
         var body = [record.kind]
-        body.reserveCapacity(bodyHeader + record.payload.count)
+        body.reserveCapacity(bodyHeaderLength + record.payload.count)
         withUnsafeBytes(of: record.number.littleEndian) { body += $0 }
         body += record.payload
         var bytes: [UInt8] = []
-        bytes.reserveCapacity(8 + body.count)
+        bytes.reserveCapacity(prefixLength + body.count)
         withUnsafeBytes(of: UInt32(body.count).littleEndian) { bytes += $0 }
         withUnsafeBytes(of: Checksum.crc32(body).littleEndian) { bytes += $0 }
         return bytes + body
     }
 
+    /// Returns the integer in the first 4 bytes.
     private static func word(_ bytes: ArraySlice<UInt8>) -> UInt32 {
         bytes.prefix(4).reversed().reduce(0) { $0 << 8 | UInt32($1) }
     }

@@ -13,7 +13,7 @@ public struct DeliveryNotice: Sendable {
 
     public let event: HoldfastEvent
     public let outcome: Outcome
-    /// Whether the event was in the queue.
+    /// Whether the event was in the queue; `false` if the queue did not take it.
     let wasKept: Bool
 
     init(event: HoldfastEvent, outcome: Outcome, wasKept: Bool = false) {
@@ -63,11 +63,13 @@ public struct QueueMetrics: Sendable, Hashable {
     public internal(set) var droppedInvalid = 0
     /// Events that were dropped because the file could not be written.
     public internal(set) var droppedStorage = 0
-    /// Events of earlier runs that could not be read when the client was created, because the file of the queue was damaged
-    /// or of a later release. An incomplete end of the file counts as one event, and so does a file of which nothing can be
-    /// read: that is kept in the directory as `queue.log.unreadable`, until it is replaced by another such file.
+    /// Events of earlier runs that could not be read when the client was created, because the file of the queue was
+    /// damaged or of a later release. An incomplete end of the file counts as one event, and so does a file of which
+    /// nothing can be read: that is kept in the directory as `queue.log.unreadable`, until it is replaced by another
+    /// such file.
     public internal(set) var unreadable = 0
 
+    /// Counts an outcome of several events.
     fileprivate mutating func count(_ outcome: DeliveryNotice.Outcome, _ number: Int) {
         switch outcome {
         case .delivered: sent += number
@@ -80,12 +82,12 @@ public struct QueueMetrics: Sendable, Hashable {
     }
 }
 
-/// The observers of event deliveries.
+/// Notifies observers of the outcomes of deliveries, and counts the outcomes.
 final class DeliveryNotices: Sendable {
     private let listeners = Listeners<DeliveryNotice>()
     private let counts = Locked(QueueMetrics())
 
-    /// Counts of outcomes; the members about the queue itself are zero.
+    /// Counts of outcomes. The members about the content of the queue are zero: the caller sets them.
     var metrics: QueueMetrics { counts.withLock { $0 } }
 
     @discardableResult

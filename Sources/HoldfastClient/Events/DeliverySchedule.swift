@@ -1,8 +1,8 @@
 import Foundation
 
-/// Schedules the delivery of one kind of events. Events of an earlier run are sent at once; later ones when a batch is
-/// full, or after the flush interval. After a failure, the next attempt follows after the back-off or the server's
-/// `Retry-After`.
+/// Decides when the events of one kind are delivered. Events of an earlier run are delivered at once, new events when a
+/// batch is full or after the flush interval. After a failure, the next attempt follows after the back-off or the
+/// server's `Retry-After`.
 final class DeliverySchedule: Sendable {
     private let kind: EventKind
     private let queue: DurableQueue
@@ -13,7 +13,9 @@ final class DeliverySchedule: Sendable {
     private let clock: any HoldfastClock
     /// Whether an earlier run has left events.
     private let hasFormerEvents: Bool
-    private let changed = Signal()
+    /// Rung when events may have become due.
+    private let eventsChanged = Signal()
+    /// Rung after each attempt to send that succeeds, so that it ends a back-off.
     private let recovered = Signal()
     /// Whether the last attempt to send has failed.
     private let isFailing = SharedFlag(false)
@@ -45,14 +47,14 @@ final class DeliverySchedule: Sendable {
         }
     }
 
-    /// Call when events may have become due.
+    /// Checks for due events. Call it when events may have become due.
     func wake() {
-        changed.ring()
+        eventsChanged.ring()
     }
 
-    /// Call after an event was added to the queue.
+    /// Considers a new event. Call it after an event was added to the queue.
     func added() {
-        if !isCollecting.isSet || queue.untriedCount(of: kind) >= batchSize { changed.ring() }
+        if !isCollecting.isSet || queue.untriedCount(of: kind) >= batchSize { eventsChanged.ring() }
     }
 
     /// Sends all events that are due now.
@@ -76,7 +78,8 @@ final class DeliverySchedule: Sendable {
         while !Task.isCancelled {
             if !isDue { await untilDue() }
             isDue = false
-            // New events do not end the back-off, because the server is still unreachable; a flush that succeeds does.
+            // A new event does not end the back-off, because the server is still unreachable. A flush that succeeds
+            // does.
             while !Task.isCancelled, let failure = await send() {
                 await recovered.wait(atMost: backoff.failed(retryAfter: failure.retryAfter), clock) { [isFailing] in
                     !isFailing.isSet
@@ -87,22 +90,23 @@ final class DeliverySchedule: Sendable {
         }
     }
 
-    /// Returns when events are due and there is no reason to wait for a fuller batch.
+    /// Returns when a batch is full, or when the flush interval of a batch is over.
     private func untilDue() async {
         while !Task.isCancelled {
             let due = queue.first(of: kind, atMost: batchSize, bytes: .max, at: clock.now)
             let retry = queue.untilRetry(of: kind, at: clock.now)
             guard due.isEmpty else {
                 // Retries do not wait for the batch to fill, nor do logins.
-                guard kind != .login, due.count < batchSize, due.allSatisfy({ $0.postponement == nil }) else { return }
+                let hasRetry = due.contains { $0.postponement != nil }
+                guard kind != .login, due.count < batchSize, !hasRetry else { return }
                 isCollecting.isSet = true
-                await changed.wait(atMost: min(flushInterval, retry ?? flushInterval), clock) { [self] in
+                await eventsChanged.wait(atMost: min(flushInterval, retry ?? flushInterval), clock) { [self] in
                     queue.untriedCount(of: kind) >= batchSize
                 }
                 isCollecting.isSet = false
                 return
             }
-            if let retry { await changed.wait(atMost: retry, clock) } else { await changed.wait() }
+            if let retry { await eventsChanged.wait(atMost: retry, clock) } else { await eventsChanged.wait() }
         }
     }
 }

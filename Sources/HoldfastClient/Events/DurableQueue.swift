@@ -1,11 +1,12 @@
 import Dispatch
 import Foundation
 
-/// A bounded queue of events in a file.
+/// A bounded queue of events in a file, with an ``EventLane`` in memory for each kind.
 ///
-/// When ``append(_:_:)`` returns, the event is written to the operating system and survives a crash of the process.
-/// `fsync` follows within a second; from then on it survives a power failure. Removals are written to the same file
-/// without `fsync`: if one is lost, the event is sent again, which has no effect on the server.
+/// The file is a ``RecordLog``: an appended event is a record, and so is the removal of events. When ``append(_:_:)``
+/// returns, the event is written to the operating system and survives a crash of the process. `fsync` follows within a
+/// second; from then on it survives a power failure. Removals are written to the same file without `fsync`: if one is
+/// lost, the event is sent again, which has no effect on the server.
 ///
 /// Disk synchronization runs on a separate dispatch queue, without the lock that ``append(_:_:)`` takes.
 final class DurableQueue: Sendable {
@@ -14,14 +15,18 @@ final class DurableQueue: Sendable {
         case full
         /// Not even an empty queue has room for an event of this size.
         case tooLong(maximum: Int)
+        /// The file could not be written, or the queue is closed.
         case failed(HoldfastError)
     }
 
     private struct State {
         var log: RecordLog
         var lanes: [EventKind: EventLane]
+        /// The number of the next event.
         var nextNumber: UInt64
+        /// Whether a synchronization of the file is scheduled.
         var isSynchronizing = false
+        /// Whether the file is being rewritten, or will be soon.
         var isCompacting = false
         var isClosed = false
 
@@ -37,44 +42,49 @@ final class DurableQueue: Sendable {
     let losses: RecordLog.Losses
     private let disk = DispatchQueue(label: "holdfast-client.disk", qos: .utility)
 
-    /// Kind of the records that list removed events.
-    private static let sentKind: UInt8 = 0
+    /// Kind of the records that list the numbers of removed events.
+    private static let removalKind: UInt8 = 0
     /// The number of logins that a full queue still accepts.
     private static let extraLogins = 100
     /// The divisor of the queue's limits for one kind: even if the queue is full of other kinds, it has room for a
     /// tenth of the limits of each kind.
     private static let extraShare = 10
+    /// The time between an append and `fsync`, so that one `fsync` serves many events.
     private static let synchronizationDelay = DispatchTimeInterval.milliseconds(500)
+    /// The size in bytes that the file may have in any case, before it is rewritten.
+    private static let toleratedLength = 65_536
 
+    /// Reads the events of earlier runs, and counts the events that could not be read.
+    ///
     /// - Throws: ``HoldfastError/storage(_:)`` if the file cannot be read or created.
     init(path: String, maximumCount: Int, maximumBytes: Int) throws(HoldfastError) {
         self.path = path
         self.maximumCount = maximumCount
         self.maximumBytes = maximumBytes
         var events: [UInt64: QueuedEvent] = [:]
-        var last: UInt64 = 0
-        /// Events of kinds that only a later release has.
-        var unknown: Set<UInt64> = []
+        var highestNumber: UInt64 = 0
+        // The numbers of events whose kinds only a later release has.
+        var unknownKinds: Set<UInt64> = []
         let log = try RecordLog(path: path) { record in
-            last = max(last, record.number)
-            if record.kind == Self.sentKind {
-                let numbers = Self.numbers(record.payload)
+            highestNumber = max(highestNumber, record.number)
+            if record.kind == Self.removalKind {
+                let numbers = Self.decodeNumbers(record.payload)
                 for number in numbers { events[number] = nil }
-                unknown.subtract(numbers)
+                unknownKinds.subtract(numbers)
             } else if let kind = EventKind(rawValue: record.kind) {
                 events[record.number] = QueuedEvent(number: record.number, kind: kind, payload: record.payload)
             } else {
-                unknown.insert(record.number)
+                unknownKinds.insert(record.number)
             }
         }
         var losses = log.losses
-        losses.records += unknown.count
+        losses.records += unknownKinds.count
         self.losses = losses
-        let lanes = events.values.sorted { $0.number < $1.number }.reduce(into: [EventKind: EventLane]()) {
-            lanes, event in
+        var lanes: [EventKind: EventLane] = [:]
+        for event in events.values.sorted(by: { $0.number < $1.number }) {
             lanes[event.kind, default: EventLane()].append(event)
         }
-        state = Locked(State(log: log, lanes: lanes, nextNumber: last + 1))
+        state = Locked(State(log: log, lanes: lanes, nextNumber: highestNumber + 1))
     }
 
     /// Number of queued events.
@@ -94,9 +104,9 @@ final class DurableQueue: Sendable {
         state.withLock { state in state.lanes[kind].map { $0.events.count - $0.postponedCount } ?? 0 }
     }
 
-    /// Whether an event of a kind that has not been sent yet has such a payload.
-    func containsUntried(_ kind: EventKind, where fits: ([UInt8]) -> Bool) -> Bool {
-        lane(kind).events.contains { $0.postponement == nil && fits($0.payload) }
+    /// Whether any event of a kind that has not been sent yet has a payload that a function accepts.
+    func containsUntried(_ kind: EventKind, where accepts: ([UInt8]) -> Bool) -> Bool {
+        lane(kind).events.contains { $0.postponement == nil && accepts($0.payload) }
     }
 
     /// Adds an event. A full queue drops its oldest postponed events. Each kind may exceed the limits to some extent,
@@ -104,44 +114,57 @@ final class DurableQueue: Sendable {
     /// attribute other events to the account.
     ///
     /// - Returns: the dropped events.
+    /// - Throws: the ``Refusal``; the queue is then unchanged.
     @discardableResult
     func append(_ kind: EventKind, _ payload: [UInt8]) throws(Refusal) -> [QueuedEvent] {
-        let (outcome, isFirst) = state.withLock { state -> (Result<[QueuedEvent], Refusal>, Bool) in
-            guard !state.isClosed else { return (.failure(.failed(.destroyed)), false) }
-            let maximum = min(maximumBytes, RecordLog.maximumPayload)
-            guard payload.count <= maximum else { return (.failure(.tooLong(maximum: maximum)), false) }
-            guard hasRoom(for: kind, payload.count, state) else { return (.failure(.full), false) }
-            let event = QueuedEvent(number: state.nextNumber, kind: kind, payload: payload)
-            do throws(HoldfastError) {
-                try state.log.append(.init(kind: kind.rawValue, number: event.number, payload: payload))
-            } catch {
-                return (.failure(.failed(error)), false)
-            }
-            state.nextNumber += 1
-            state.lanes[kind, default: EventLane()].append(event)
+        let (dropped, needsSynchronization) = try state.withLock { state throws(Refusal) -> ([QueuedEvent], Bool) in
+            try write(kind, payload, &state)
+            let dropped = dropTooMany(&state)
             defer { state.isSynchronizing = true }
-            return (.success(dropTooMany(&state)), !state.isSynchronizing)
+            return (dropped, !state.isSynchronizing)
         }
-        if isFirst { synchronizeSoon() }
-        return try outcome.get()
+        if needsSynchronization { synchronizeSoon() }
+        return dropped
     }
 
-    /// Whether an event fits once all postponed events are dropped.
+    /// Appends an event to the file and to its lane, even beyond the limits of the queue if postponed events can be
+    /// dropped for it.
+    private func write(_ kind: EventKind, _ payload: [UInt8], _ state: inout State) throws(Refusal) {
+        guard !state.isClosed else { throw .failed(.destroyed) }
+        let maximum = min(maximumBytes, RecordLog.maximumPayload)
+        guard payload.count <= maximum else { throw .tooLong(maximum: maximum) }
+        guard hasRoom(for: kind, payload.count, state) else { throw .full }
+        let event = QueuedEvent(number: state.nextNumber, kind: kind, payload: payload)
+        do throws(HoldfastError) {
+            try state.log.append(.init(kind: kind.rawValue, number: event.number, payload: payload))
+        } catch {
+            throw .failed(error)
+        }
+        state.nextNumber += 1
+        state.lanes[kind, default: EventLane()].append(event)
+    }
+
+    /// Whether an event of a length fits: within the share of its kind, or once all postponed events are dropped.
     private func hasRoom(for kind: EventKind, _ length: Int, _ state: borrowing State) -> Bool {
         let lane = state.lanes[kind] ?? EventLane()
-        if kind == .login {
-            if lane.events.count < Self.extraLogins { return true }
-        } else if lane.events.count < maximumCount / Self.extraShare,
-            lane.bytes + length <= maximumBytes / Self.extraShare
-        {
-            return true
+        let isWithinShare =
+            if kind == .login {
+                lane.events.count < Self.extraLogins
+            } else {
+                lane.events.count < maximumCount / Self.extraShare
+                    && lane.bytes + length <= maximumBytes / Self.extraShare
+            }
+        if isWithinShare { return true }
+        var untriedCount = 0
+        var untriedBytes = 0
+        for lane in state.lanes.values {
+            untriedCount += lane.events.count - lane.postponedCount
+            untriedBytes += lane.bytes - lane.postponedBytes
         }
-        let kept = state.lanes.values.reduce((count: 0, bytes: 0)) { sum, lane in
-            (sum.count + lane.events.count - lane.postponedCount, sum.bytes + lane.bytes - lane.postponedBytes)
-        }
-        return kept.count < maximumCount && length <= maximumBytes - kept.bytes
+        return untriedCount < maximumCount && length <= maximumBytes - untriedBytes
     }
 
+    /// Drops the oldest postponed events, other than logins, until the queue is within its limits.
     private func dropTooMany(_ state: inout State) -> [QueuedEvent] {
         var dropped: [QueuedEvent] = []
         while state.count > maximumCount || state.bytes > maximumBytes,
@@ -151,35 +174,37 @@ final class DurableQueue: Sendable {
             state.lanes[oldest.kind]?.remove([oldest.number])
             dropped.append(oldest)
         }
-        note(dropped, &state)
+        recordRemoval(of: dropped, &state)
         return dropped
     }
 
     // MARK: Queued events
 
-    /// Returns the oldest due events of a kind; none once the queue is closed, because a closed queue cannot remove what
-    /// was delivered. A login is due once all older events were sent at least once.
+    /// Returns the oldest due events of a kind; none once the queue is closed, because a closed queue cannot remove
+    /// what was delivered. A login is due once all older events were sent at least once.
     ///
     /// - Parameter bytes: maximum total size; the first event is exempt.
     func first(of kind: EventKind, atMost count: Int, bytes: Int, at now: Date) -> [QueuedEvent] {
-        let (lane, oldest) = state.withLock { state -> (EventLane, UInt64?) in
+        let (lane, oldestUntried) = state.withLock { state -> (EventLane, UInt64?) in
             guard !state.isClosed else { return (EventLane(), nil) }
-            guard kind == .login else { return (state.lanes[kind] ?? EventLane(), nil) }
-            let others = state.lanes.filter { $0.key.precedesLogins }.values
-            return (state.lanes[.login] ?? EventLane(), others.compactMap { $0.oldestUntried?.number }.min())
+            let lane = state.lanes[kind] ?? EventLane()
+            guard kind == .login else { return (lane, nil) }
+            let preceding = state.lanes.filter { $0.key.precedesLogins }.values
+            return (lane, preceding.compactMap { $0.oldestUntried?.number }.min())
         }
         let due = lane.due(atMost: count, bytes: bytes, at: now)
-        guard let oldest else { return due }
-        return due.filter { $0.number < oldest }
+        guard let oldestUntried else { return due }
+        return due.filter { $0.number < oldestUntried }
     }
 
-    /// Returns why a delivered login must be sent again; `nil` if it need not. While an older event of the anonymous
-    /// user waits, the merge does not include that event.
+    /// Returns why a delivered login must be sent again; `nil` if it need not. An older event that is still postponed
+    /// may be of the anonymous user, and the merge did not include it.
     func reasonToRepeat(_ event: QueuedEvent) -> HoldfastError? {
         guard event.kind == .login else { return nil }
         return state.withLock { state in
-            state.lanes.filter { $0.key.precedesLogins }.values.compactMap { $0.events.first }
-                .filter { $0.number < event.number }.compactMap { $0.postponement?.reason }.first
+            let preceding = state.lanes.filter { $0.key.precedesLogins }.values
+            let olderEvents = preceding.compactMap { $0.events.first }.filter { $0.number < event.number }
+            return olderEvents.compactMap { $0.postponement?.reason }.first
         }
     }
 
@@ -197,7 +222,7 @@ final class DurableQueue: Sendable {
         state.withLock { $0.lanes[kind] ?? EventLane() }
     }
 
-    /// Returns those of the events that are still queued.
+    /// Returns the given events without those that have been removed or dropped meanwhile.
     func waiting(_ events: [QueuedEvent]) -> [QueuedEvent] {
         let numbers = Set(events.map(\.number))
         return Set(events.map(\.kind)).flatMap { all(of: $0).filter { numbers.contains($0.number) } }
@@ -211,14 +236,14 @@ final class DurableQueue: Sendable {
         state.withLock { $0.lanes[kind]?.postpone(reasons, at: now) }
     }
 
-    /// Makes all events of a kind due at once.
+    /// Ends the pauses of all postponed events of a kind, so that they are due at once.
     func resume(_ kind: EventKind) {
         state.withLock { $0.lanes[kind]?.resume() }
     }
 
     /// Removes events that were delivered or refused.
     ///
-    /// - Returns: those that were still queued.
+    /// - Returns: the events that were still queued.
     @discardableResult
     func remove(_ events: [QueuedEvent]) -> [QueuedEvent] {
         guard !events.isEmpty else { return [] }
@@ -226,7 +251,7 @@ final class DurableQueue: Sendable {
         return state.withLock { state in
             guard !state.isClosed else { return [] }
             let removed = Set(events.map(\.kind)).flatMap { state.lanes[$0]?.remove(numbers) ?? [] }
-            note(removed, &state)
+            recordRemoval(of: removed, &state)
             return removed
         }
     }
@@ -234,25 +259,28 @@ final class DurableQueue: Sendable {
     // MARK: The file
 
     /// Writes a removal record. If that fails the events are sent again after a restart, which is harmless.
-    private func note(_ gone: [QueuedEvent], _ state: inout State) {
-        guard !gone.isEmpty else { return }
+    private func recordRemoval(of events: [QueuedEvent], _ state: inout State) {
+        guard !events.isEmpty else { return }
+        // A file without queued events is emptied instead.
         if state.count == 0 {
             try? state.log.removeAll()
             return
         }
-        // Keeps the highest number in the file, so that it is never reused.
-        let payload = Self.payload(gone.map(\.number))
-        try? state.log.append(.init(kind: Self.sentKind, number: state.nextNumber - 1, payload: payload))
+        // The record has the highest number that was used, so that a later run does not use it again.
+        let payload = Self.encode(events.map(\.number))
+        try? state.log.append(.init(kind: Self.removalKind, number: state.nextNumber - 1, payload: payload))
         guard isTooLong(state), !state.isCompacting else { return }
         state.isCompacting = true
         disk.async { [weak self] in self?.compact() }
     }
 
+    /// Whether the file has so many removed events that it must be rewritten.
     private func isTooLong(_ state: borrowing State) -> Bool {
-        state.log.length > maximumBytes + 2 * state.bytes + 65_536
+        state.log.length > maximumBytes + 2 * state.bytes + Self.toleratedLength
     }
 
-    /// Rewrites the file with the queued events only, plus those that were appended meanwhile.
+    /// Rewrites the file with the queued events only, and the records that were appended meanwhile. The new file is
+    /// written without the lock, so that events can be queued at the same time.
     private func compact() {
         while true {
             let (lanes, position) = state.withLock { ($0.lanes, $0.log.position) }
@@ -273,6 +301,7 @@ final class DurableQueue: Sendable {
         }
     }
 
+    /// Schedules `fsync`.
     private func synchronizeSoon() {
         disk.asyncAfter(deadline: .now() + Self.synchronizationDelay) { [weak self] in self?.synchronizeFile() }
     }
@@ -297,13 +326,14 @@ final class DurableQueue: Sendable {
         synchronize()
     }
 
-    private static func payload(_ numbers: [UInt64]) -> [UInt8] {
+    /// Returns the payload of a removal record: the numbers of the events, 8 bytes each, little-endian.
+    private static func encode(_ numbers: [UInt64]) -> [UInt8] {
         numbers.reduce(into: []) { bytes, number in withUnsafeBytes(of: number.littleEndian) { bytes += $0 } }
     }
 
-    private static func numbers(_ payload: [UInt8]) -> [UInt64] {
+    private static func decodeNumbers(_ payload: [UInt8]) -> [UInt64] {
         stride(from: 0, to: payload.count - 7, by: 8).map { start in
-            payload[start..<start + 8].reversed().reduce(0) { $0 << 8 | UInt64($1) }
+            payload[start..<start + 8].reversed().reduce(0) { number, byte in number << 8 | UInt64(byte) }
         }
     }
 }

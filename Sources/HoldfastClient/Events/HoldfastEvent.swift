@@ -3,7 +3,9 @@ public import Foundation
 /// An event that the client queues on disk until the server has stored or refused it.
 public enum HoldfastEvent: Sendable {
     case attributes(AttributeEvent)
-    /// - Parameter replacing: whether it replaces stored assignments of the same experiments.
+    /// Assignments of a user.
+    ///
+    /// - Parameter replacing: whether they replace stored assignments of the same experiments.
     case save(UserProfile, replacing: Bool)
     case exposure(ExposureEvent)
     case goal(GoalEvent)
@@ -27,7 +29,7 @@ public struct AttributeEvent: Sendable, Codable {
 }
 
 extension AttributeEvent {
-    /// Names of all attributes that it sets or deletes.
+    /// Names of all attributes that the event sets or deletes.
     var names: [String] { attributes.keys.sorted() + removed }
 
     public init(from decoder: any Decoder) throws {
@@ -112,7 +114,7 @@ public struct EvaluationCountsEvent: Sendable, Codable {
 }
 
 extension HoldfastEvent {
-    /// The user whose event it is; the account of a login.
+    /// The user of the event; for a login the account; `nil` for counts, which have no user.
     var userID: String? {
         switch self {
         case .attributes(let event): event.userID
@@ -135,6 +137,7 @@ extension HoldfastEvent {
         }
     }
 
+    /// Returns the JSON that is queued and sent.
     func encoded() throws(HoldfastError) -> [UInt8] {
         switch self {
         case .attributes(let value): try HoldfastServer.encode(value)
@@ -146,7 +149,9 @@ extension HoldfastEvent {
         }
     }
 
-    /// - Returns: `nil` for a payload of another version that cannot be decoded.
+    /// Decodes a queued event.
+    ///
+    /// - Returns: `nil` for the payload of another release that cannot be decoded.
     init?(_ kind: EventKind, _ payload: [UInt8]) {
         func decode<Value: Decodable>(_ make: (Value) -> HoldfastEvent) -> HoldfastEvent? {
             (try? JSONDecoder().decode(Value.self, from: Data(payload))).map(make)
@@ -166,16 +171,16 @@ extension HoldfastEvent {
     }
 }
 
-/// The kind of an event. Kinds are delivered in parallel.
+/// The kind of an event. Kinds are delivered in parallel. The raw values are in the file of the queue.
 public enum EventKind: UInt8, Sendable, CaseIterable, Codable {
     case attributes = 1
-    /// A profile; stored assignments are kept.
+    /// A save that keeps stored assignments.
     case save = 2
-    /// A profile; replaces stored assignments of the same experiments.
+    /// A save that replaces stored assignments of the same experiments.
     case replacingSave = 3
     case exposure = 4
     case goal = 5
-    /// Sent after all events that were queued before it.
+    /// A login is sent after the events that were queued before it; see ``precedesLogins``.
     case login = 6
     case evaluationCounts = 7
 

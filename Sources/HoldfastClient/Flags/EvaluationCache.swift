@@ -13,27 +13,30 @@ final class EvaluationCache: Sendable {
         self.limit = limit
     }
 
+    /// Returns the evaluations of a user; `nil` if they are not cached.
     func content(of userID: String) -> Evaluations.Content? {
-        users.withLock { users in all(&users).first { $0.userID.hasSameBytes(as: userID) } }
+        users.withLock { users in load(&users).first { $0.userID.hasSameBytes(as: userID) } }
     }
 
-    /// Replaces the evaluations of the same user.
+    /// Caches the evaluations of a user, who is now the most recent one.
     func keep(_ content: Evaluations.Content) {
         users.withLock { users in
-            let others = all(&users).filter { !$0.userID.hasSameBytes(as: content.userID) }
+            let others = load(&users).filter { !$0.userID.hasSameBytes(as: content.userID) }
             let new = [content] + others.prefix(limit - 1)
             users = new
             disk.write(Self.name, new)
         }
     }
 
-    private func all(_ users: inout [Evaluations.Content]?) -> [Evaluations.Content] {
+    /// Returns all evaluations, from disk at the first access.
+    private func load(_ users: inout [Evaluations.Content]?) -> [Evaluations.Content] {
         if let users { return users }
         let stored = disk.read(Self.name, as: Stored.self)?.users ?? []
         users = stored
         return stored
     }
 
+    /// The content of the file.
     private struct Stored: Decodable {
         var users: [Evaluations.Content]
 

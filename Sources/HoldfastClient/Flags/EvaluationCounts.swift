@@ -14,7 +14,11 @@ public struct EvaluationCount: Sendable, Hashable, Codable {
     }
 }
 
-/// Counts the evaluations of a client.
+/// Counts the evaluations of a client, by flag and result.
+///
+/// An evaluation increments the ``Counter`` that its flag's snapshot holds, without a lookup. The app and the server
+/// read the counts independently of each other: each counter runs on, and an entry remembers what each of them has
+/// read.
 final class EvaluationCounts: Sendable {
     /// A number that evaluations increment.
     final class Counter: Sendable {
@@ -45,7 +49,9 @@ final class EvaluationCounts: Sendable {
     private let missing = Locked<[Key: Counter]>([:])
 
     /// The maximum number of entries, to bound memory if an app generates flag keys.
-    private static let limit = 10_000
+    private static let maximumEntries = 10_000
+    /// Unknown keys fill at most half of the entries, so that they cannot displace existing flags.
+    private static let maximumUnknownEntries = maximumEntries / 2
 
     /// Returns the counter of a result. If there are too many entries, the counter is a new one that is not reported.
     func counter(_ flagKey: String, _ variationKey: String?, _ reason: VariationReason) -> Counter {
@@ -53,9 +59,9 @@ final class EvaluationCounts: Sendable {
         return entries.withLock { entries in
             if let entry = entries[id] { return entry.counter }
             let entry = Entry()
-            // Unknown keys fill at most half of the entries, so that they cannot displace existing flags.
-            let isOfFlag = ![.notFetched, .flagNotFound].contains(reason)
-            if entries.count < (isOfFlag ? Self.limit : Self.limit / 2) { entries[id] = entry }
+            let isUnknown = [.notFetched, .flagNotFound].contains(reason)
+            let maximum = isUnknown ? Self.maximumUnknownEntries : Self.maximumEntries
+            if entries.count < maximum { entries[id] = entry }
             return entry.counter
         }
     }
@@ -67,7 +73,7 @@ final class EvaluationCounts: Sendable {
         missing.withLock { missing in
             if let counter = missing[key] { return counter.increment() }
             let counter = self.counter(flagKey, nil, .flagNotFound)
-            if missing.count < Self.limit { missing[key] = counter }
+            if missing.count < Self.maximumEntries { missing[key] = counter }
             counter.increment()
         }
     }
@@ -82,11 +88,15 @@ final class EvaluationCounts: Sendable {
         read(since: \.reported, advancing: true)
     }
 
+    /// - Parameters:
+    ///   - base: the count of an entry that was read last, ``Entry/reset`` or ``Entry/reported``.
+    ///   - advancing: whether to remember the current counts as read.
     private func read(since base: WritableKeyPath<Entry, Int>, advancing: Bool) -> [EvaluationCount] {
         entries.withLock { entries in
             var counts: [EvaluationCount] = []
             for (id, entry) in entries {
-                let (count, former) = (entry.counter.count, entry[keyPath: base])
+                let count = entry.counter.count
+                let former = entry[keyPath: base]
                 guard count > former else { continue }
                 if advancing { entries[id]?[keyPath: base] = count }
                 counts.append(
@@ -95,9 +105,9 @@ final class EvaluationCounts: Sendable {
                         count: count - former))
             }
             return counts
-        }.sorted {
-            ($0.flagKey, $0.variationKey ?? "", $0.reason.rawValue)
-                < ($1.flagKey, $1.variationKey ?? "", $1.reason.rawValue)
+        }.sorted { left, right in
+            (left.flagKey, left.variationKey ?? "", left.reason.rawValue)
+                < (right.flagKey, right.variationKey ?? "", right.reason.rawValue)
         }
     }
 }

@@ -11,9 +11,9 @@ public struct EvaluationDetails: Sendable, Hashable {
     public let variationID: String?
     /// Name of the variation.
     public let variationKey: String?
-    /// Value of the variation: the flag's variable `value` if it has one, else the variation's key. Without a variation,
-    /// because the flag is off or no rule applies: the flag's value for everybody else, `nil` if it has none, as a flag
-    /// that serves an experiment.
+    /// Value of the variation: the flag's variable `value` if it has one, else the variation's key. Without a
+    /// variation, because the flag is off or no rule applies: the flag's value for everybody else, `nil` if it has
+    /// none, as a flag that serves an experiment.
     public let variationValue: HoldfastValue?
     /// The experiment that chose the variation; `nil` for targeted rollouts, holdouts and if no rule applied.
     public let experimentID: String?
@@ -67,9 +67,12 @@ public enum VariationReason: String, Sendable, Hashable, CaseIterable, Codable {
 }
 
 extension VariationReason {
+    /// Reads the reason of a response.
+    ///
     /// - Parameters:
     ///   - reason: the server's reason; `nil` in a response of an earlier release.
-    ///   - source: the source of the variation, which does not tell deliveries from experiments.
+    ///   - source: the source of the variation, which counts if the reason is absent or unknown.
+    ///   - hasVariation: tells a targeted rollout from no rule, which have the same source.
     init(_ reason: String?, source: String, hasVariation: Bool) {
         switch reason {
         case "targeted": self = .rollout
@@ -82,6 +85,7 @@ extension VariationReason {
         }
     }
 
+    /// Reads the source of a response without a known reason.
     private init(source: String, hasVariation: Bool) {
         switch source {
         case "none" where hasVariation: self = .rollout

@@ -1,4 +1,6 @@
-/// An immutable snapshot of all evaluations of one user.
+/// An immutable snapshot of all evaluations of one user: the server's response, with the overrides of testers.
+///
+/// A fetch or a change of overrides replaces the whole snapshot, so that reads need only one short lock.
 final class Evaluations: Sendable {
     /// The server's response, which is also the cache's content.
     struct Content: Codable, Sendable {
@@ -22,16 +24,16 @@ final class Evaluations: Sendable {
         }
     }
 
-    /// One flag of a response.
+    /// The evaluation of one flag in a response.
     struct Entry: Codable, Sendable {
         var flagKey: String
         var variationKey: String?
         var variationID: String?
         var experimentID: String?
         var enabled: Bool
-        /// The flag's value for the user, of its type; absent in a response of an earlier release.
+        /// The flag's value for the user; absent in a response of an earlier release.
         var value: HoldfastValue?
-        /// `nil` for a flag with several variables.
+        /// The type of the flag's value; `nil` for a flag with several variables.
         var type: String?
         var variables: [String: HoldfastValue]?
         var ruleKey: String?
@@ -65,7 +67,7 @@ final class Evaluations: Sendable {
         let counter: EvaluationCounts.Counter
         /// Counts the evaluations that return a default because the value has another type.
         let wrongType: EvaluationCounts.Counter
-        /// Whether the exposure was reported, or there is none to report.
+        /// Whether no exposure has to be reported: it was reported already, or the flag has none.
         private let isReported: SharedFlag
 
         fileprivate init(_ details: EvaluationDetails, isReported: Bool, counts: EvaluationCounts) {
@@ -77,8 +79,9 @@ final class Evaluations: Sendable {
                 case .bootstrap: counts.counter(details.flagKey, nil, .notFetched)
                 default: counts.counter(details.flagKey, details.variationKey, details.reason)
                 }
-            let hasOwn = details.variationValue != nil && details.reason != .localOverride
-            wrongType = !hasOwn ? counter : counts.counter(details.flagKey, nil, .wrongType)
+            // Without a value of the flag, every evaluation is one of `counter`.
+            let canHaveWrongType = details.variationValue != nil && details.reason != .localOverride
+            wrongType = canHaveWrongType ? counts.counter(details.flagKey, nil, .wrongType) : counter
             bool = details.variationValue?.bool
             string = details.variationValue?.text
             int = details.variationValue?.int
@@ -114,23 +117,24 @@ final class Evaluations: Sendable {
         self.isFetched = isFetched
         let former = former.flatMap { $0.content.userID.hasSameBytes(as: content.userID) ? $0 : nil }
         all = content.overridden(by: overrides).map { EvaluationDetails($0, of: content) }
-        flags = Dictionary(
-            all.map { details in
-                let known = former?[details.flagKey]
-                let isSame =
-                    known?.details.experimentID == details.experimentID
-                    && known?.details.variationID == details.variationID
-                let hasReport = reports && details.experimentID != nil && details.variationID != nil
-                let isReported = !hasReport || (isSame && known?.wasReported == true)
-                return (Key(details.flagKey), Flag(details, isReported: isReported, counts: counts))
-            }, uniquingKeysWith: { _, last in last })
+        let flags = all.map { details in
+            let isReported = !(reports && details.hasExposure) || former?.hasReported(details) == true
+            return (Key(details.flagKey), Flag(details, isReported: isReported, counts: counts))
+        }
+        self.flags = Dictionary(flags) { _, last in last }
+    }
+
+    /// Whether the exposure to the same variation of the same experiment was reported.
+    private func hasReported(_ details: EvaluationDetails) -> Bool {
+        guard let flag = self[details.flagKey], flag.wasReported else { return false }
+        return flag.details.experimentID == details.experimentID && flag.details.variationID == details.variationID
     }
 
     subscript(_ flagKey: String) -> Flag? {
         flags[Key(flagKey)]
     }
 
-    /// Variation ids by experiment id that the user has seen.
+    /// The variations that the user has seen, by experiment: variation ids by experiment id.
     var seenVariations: [String: String] {
         flags.values.reduce(into: [:]) { seen, flag in
             guard flag.wasReported, let experimentID = flag.details.experimentID,
@@ -140,13 +144,12 @@ final class Evaluations: Sendable {
         }
     }
 
-    /// Returns the keys of flags that differ.
+    /// Returns the keys of flags that differ between two snapshots, or that only one of them has.
     static func changes(from former: Evaluations?, to new: Evaluations?) -> Set<String> {
         var changed: Set<String> = []
         for flag in new?.flags.values ?? [:].values {
-            if former?[flag.details.flagKey]?.details.differs(from: flag.details) ?? true {
-                changed.insert(flag.details.flagKey)
-            }
+            let former = former?[flag.details.flagKey]
+            if former?.details.differs(from: flag.details) ?? true { changed.insert(flag.details.flagKey) }
         }
         for flag in former?.flags.values ?? [:].values where new?[flag.details.flagKey] == nil {
             changed.insert(flag.details.flagKey)
@@ -163,17 +166,17 @@ extension Evaluations.Content {
         evaluations = bootstrap.sorted { $0.key < $1.key }.map { Evaluations.Entry($0, $1, reason: .bootstrap) }
     }
 
-    /// Returns the evaluations with other values for some flags, which need not be among them.
+    /// Returns the evaluations with the values of testers. An overridden flag that the server does not have is added.
     fileprivate func overridden(by overrides: [String: HoldfastValue]) -> [Evaluations.Entry] {
         guard !overrides.isEmpty else { return evaluations }
-        var rest = Dictionary(overrides.map { (Key($0), $1) }) { _, last in last }
+        var remaining = Dictionary(overrides.map { (Key($0), $1) }) { _, last in last }
         let known = evaluations.map { entry in
-            guard let value = rest.removeValue(forKey: Key(entry.flagKey)) else { return entry }
+            guard let value = remaining.removeValue(forKey: Key(entry.flagKey)) else { return entry }
             return Evaluations.Entry(
                 entry.flagKey, value, reason: .localOverride, variables: entry.variables, version: entry.flagVersion)
         }
-        let others = rest.sorted { $0.key.string < $1.key.string }
-        return known + others.map { Evaluations.Entry($0.string, $1, reason: .localOverride) }
+        let added = remaining.sorted { $0.key.string < $1.key.string }
+        return known + added.map { Evaluations.Entry($0.string, $1, reason: .localOverride) }
     }
 }
 
@@ -195,6 +198,7 @@ extension Evaluations.Entry {
 }
 
 extension EvaluationDetails {
+    /// Reads the evaluation of one flag in a response.
     init(_ entry: Evaluations.Entry, of content: Evaluations.Content) {
         flagKey = entry.flagKey
         flagVersion = entry.flagVersion ?? Int(content.revision) ?? 0
@@ -217,6 +221,9 @@ extension EvaluationDetails {
             entry.reason, source: entry.source ?? "none", hasVariation: entry.variationKey != nil)
         messages = entry.reasons ?? []
     }
+
+    /// Whether the user sees a variation of an experiment, so that there is an exposure to report.
+    fileprivate var hasExposure: Bool { experimentID != nil && variationID != nil }
 
     /// Whether there is a difference that an app can see. A different version or reason alone does not count.
     fileprivate func differs(from other: EvaluationDetails) -> Bool {

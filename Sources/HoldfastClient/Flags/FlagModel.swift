@@ -17,6 +17,7 @@ public final class FlagModel: ObservedFlags, Observable {
     /// The client with the flags. The model retains it.
     public let client: HoldfastClient?
     private let registration = OwnedTokens()
+    /// The flags that views have read.
     private let cells = Locked<[Key: Cell]>([:])
 
     /// The observable state of one flag.
@@ -25,8 +26,10 @@ public final class FlagModel: ObservedFlags, Observable {
         /// Stands for the flag's value in the registrar's key path; the value itself is in the client.
         private var value: Void { () }
 
+        /// Registers the view that is being evaluated.
         func access() { registrar.access(self, keyPath: \.value) }
 
+        /// Updates the registered views.
         func change() { registrar.withMutation(of: self, keyPath: \.value) {} }
     }
 
@@ -37,7 +40,8 @@ public final class FlagModel: ObservedFlags, Observable {
         registration.add(
             client.observeFlags { [cells] keys in
                 Task { @MainActor in
-                    for cell in cells.withLock({ cells in keys.compactMap { cells[Key($0)] } }) { cell.change() }
+                    let changed = cells.withLock { cells in keys.compactMap { cells[Key($0)] } }
+                    for cell in changed { cell.change() }
                 }
             })
     }

@@ -1,12 +1,13 @@
+/// Overrides of testers, and bootstrap values of the app, in the evaluations.
 extension FlagSource {
     private static let overridesName = "overrides.cache"
 
     /// The values that a tester has chosen on this device, by flag.
     var overrides: [String: HoldfastValue] {
-        chosen.withLock { chosen in
-            if let chosen { return chosen }
+        loadedOverrides.withLock { loaded in
+            if let loaded { return loaded }
             let stored = core.cache.read(Self.overridesName, as: [String: HoldfastValue].self) ?? [:]
-            chosen = stored
+            loaded = stored
             return stored
         }
     }
@@ -17,16 +18,21 @@ extension FlagSource {
             var overrides = overrides
             change(&overrides)
             core.cache.write(Self.overridesName, overrides)
-            chosen.withLock { $0 = overrides }
+            loadedOverrides.withLock { $0 = overrides }
         }
     }
 
-    /// Returns the evaluations of a user: the content with the overrides; without a content, the bootstrap values of
-    /// the app.
+    /// Returns the evaluations of a user with the overrides of testers.
+    ///
+    /// - Parameters:
+    ///   - content: the server's response; `nil` for the bootstrap values of the app.
+    ///   - former: the previous evaluations, whose reported exposures are not reported again.
+    /// - Returns: `nil` if there is neither a content, nor an override, nor a bootstrap value.
     func snapshot(
         _ content: Evaluations.Content?, of userID: String, after former: Evaluations? = nil
     ) -> Evaluations? {
-        let (overrides, bootstrap) = (overrides, core.configuration.bootstrap)
+        let overrides = overrides
+        let bootstrap = core.configuration.bootstrap
         guard content != nil || !overrides.isEmpty || !bootstrap.isEmpty else { return nil }
         return Evaluations(
             content ?? Evaluations.Content(bootstrap, userID: userID), isFetched: content != nil, after: former,
@@ -49,7 +55,8 @@ extension HoldfastClient {
         flags.setOverrides { $0 = [:] }
     }
 
-    /// All flags of the current user with their values and their overrides, by key, for a debug menu. Reports no exposure.
+    /// All flags of the current user with their values and their overrides, by key, for a debug menu. Reports no
+    /// exposure.
     public var flagStates: [FlagState] {
         guard let evaluations = flags.evaluations else { return [] }
         let fetched = Dictionary(

@@ -1,8 +1,8 @@
 #if canImport(Combine)
     public import Combine
 
-    /// Flags for views on systems without Observation. A view that has the object is updated when one of its flags changes:
-    /// name the flags that the view reads.
+    /// Flags for views on systems without Observation. A view that has the object is updated when one of its flags
+    /// changes: name the flags that the view reads.
     ///
     /// ```swift
     /// struct CheckoutView: View {
@@ -26,7 +26,8 @@
             guard let client else { return }
             registration.add(
                 client.observeFlags { [weak self] changed in
-                    guard flagKeys.map({ !$0.isDisjoint(with: changed) }) ?? true else { return }
+                    // Without keys, each change counts.
+                    if let flagKeys, flagKeys.isDisjoint(with: changed) { return }
                     Task { @MainActor in self?.objectWillChange.send() }
                 })
         }

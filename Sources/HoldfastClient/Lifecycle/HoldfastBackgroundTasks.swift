@@ -29,8 +29,8 @@ public enum HoldfastBackgroundTasks {
     #if canImport(BackgroundTasks) && !os(macOS) && !os(watchOS)
         private static let refresh = Locked<BackgroundRefresh?>(nil)
 
-        /// Registers the task with the system. Call it once, before the app has finished launching: in the initializer of a
-        /// SwiftUI app, or in `application(_:didFinishLaunchingWithOptions:)`. The client may be started later.
+        /// Registers the task with the system. Call it once, before the app has finished launching: in the initializer
+        /// of a SwiftUI app, or in `application(_:didFinishLaunchingWithOptions:)`. The client may be started later.
         ///
         /// - Parameter client: returns the client to refresh when the system asks for it; by default the shared one.
         /// - Returns: whether the system will run the task; `false` if the identifier is not in the `Info.plist`.
@@ -80,6 +80,7 @@ protocol LaunchedTask: Sendable {
     /// Sets the function that is called when the time for the task is over.
     func onExpiration(_ expire: @escaping @Sendable () -> Void)
 
+    /// Tells the system that the task is done.
     func complete(success: Bool)
 }
 
@@ -99,6 +100,8 @@ final class BackgroundRefresh: Sendable {
         self.client = client
     }
 
+    /// Registers the task with the system.
+    ///
     /// - Returns: `false` if the `Info.plist` does not permit the identifier.
     func register() -> Bool {
         scheduler.register(identifier) { [self] in run($0) }
@@ -118,6 +121,7 @@ final class BackgroundRefresh: Sendable {
         }
     }
 
+    /// Requests the next launch, after the background polling interval.
     private func submit() {
         guard let client = client() else { return }
         let interval = client.configuration.backgroundPollingInterval.inSeconds
@@ -129,6 +133,7 @@ final class BackgroundRefresh: Sendable {
         }
     }
 
+    /// Refreshes the client for a launch, until the system ends the time for it.
     private func run(_ task: any LaunchedTask) {
         let work = Task {
             let isRefreshed = await refresh()

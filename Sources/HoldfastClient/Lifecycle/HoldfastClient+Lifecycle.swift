@@ -10,7 +10,9 @@ import Foundation
 
 /// The notifications of a system about the life cycle of an app.
 struct Lifecycle: Sendable {
+    /// The app has entered the background.
     var background: Notification.Name
+    /// The app is about to enter the foreground.
     var foreground: Notification.Name
     /// The app is about to end.
     var end: Notification.Name?
@@ -76,7 +78,7 @@ extension ListenerToken {
     }
 }
 
-// Reactions to the app entering the foreground or the background.
+/// The client in the foreground and in the background.
 extension HoldfastClient {
     /// Follows the life cycle for as long as the client exists.
     ///
@@ -116,8 +118,8 @@ extension HoldfastClient {
         keepRunning(until: sending)
     }
 
-    /// Polls at the usual interval, at once if overdue, and listens for changes. The client calls this itself when the app
-    /// enters the foreground.
+    /// Polls at the usual interval, at once if overdue, and listens for changes. The client calls this itself when the
+    /// app enters the foreground.
     public func enterForeground() {
         guard flags.setBackground(false) else { return }
         listen()
@@ -126,8 +128,8 @@ extension HoldfastClient {
     /// Keeps the system from suspending the app before a task ends, for as long as the system allows.
     private func keepRunning(until task: Task<Void?, Never>) {
         #if canImport(UIKit)
-            // The system may suspend the app when the block has returned. It calls the block again if the time is over
-            // before.
+            // The system may suspend the app once the block has returned, so the block waits for the task. If the time
+            // is over before that, the system calls the block again, with `isExpired`.
             let isDone = DispatchSemaphore(value: 0)
             Task {
                 _ = await task.value
@@ -143,7 +145,7 @@ extension HoldfastClient {
     /// ``HoldfastBackgroundTasks``.
     ///
     /// - Parameter timeout: longest time for the flags.
-    /// - Throws: the first error; both are tried.
+    /// - Throws: the first error. The events are sent even if the flags cannot be fetched.
     public func refreshInBackground(timeout: Duration = .seconds(25)) async throws(HoldfastError) {
         var failure: HoldfastError?
         do throws(HoldfastError) { try await fetchEvaluations(timeout: timeout) } catch { failure = error }

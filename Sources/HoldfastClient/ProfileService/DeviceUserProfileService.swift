@@ -26,12 +26,14 @@ extension UserProfileService: UserProfileStore {}
 /// app.
 public final class DeviceUserProfileService: UserProfileStore {
     private let file: URL
+    /// Receives profiles that are invalid or cannot be written.
     public let logger: HoldfastLogger?
     private let profiles: Locked<[Key: Stored]>
+    /// The lifetime of an assignment after its last save, in seconds; `nil` for ever.
     private let assignmentTTL: Double?
     private let clock: any HoldfastClock
 
-    /// A profile with the times of its last saves.
+    /// A profile as the file has it: each assignment with its time and lifetime.
     private struct Stored: Codable, Equatable {
         struct Entry: Codable, Equatable {
             var variationID: String
@@ -71,22 +73,30 @@ public final class DeviceUserProfileService: UserProfileStore {
         self.assignmentTTL = assignmentTTL?.inSeconds
         self.clock = clock
         let now = clock.now.timeIntervalSince1970
-        var profiles = Dictionary(preloaded.map { (Key($0.userID), Self.stored($0, now)) }) { _, last in last }
-        if FileManager.default.fileExists(atPath: file.path) {
-            do {
-                for var profile in try JSONDecoder().decode([Stored].self, from: Data(contentsOf: file)) {
-                    for name in profile.experimentBucketMap.keys
-                    where profile.experimentBucketMap[name]?.updatedAt == nil {
-                        profile.experimentBucketMap[name]?.updatedAt = now
-                    }
-                    profiles[Key(profile.userID), default: profile].experimentBucketMap
-                        .merge(profile.experimentBucketMap) { $1 }
-                }
-            } catch {
-                throw .storage("\(file.path) cannot be read: \(error)")
-            }
+        var profiles = Dictionary(preloaded.map { (Key($0.userID), Self.stored($0, at: now)) }) { _, last in last }
+        for stored in try Self.read(file, at: now) {
+            profiles[Key(stored.userID), default: stored].experimentBucketMap
+                .merge(stored.experimentBucketMap) { _, stored in stored }
         }
         self.profiles = Locked(profiles)
+    }
+
+    /// Returns the profiles of a file; none if there is no file. Assignments in the files of earlier releases have no
+    /// time: their lifetime begins now.
+    private static func read(_ file: URL, at now: Double) throws(HoldfastError) -> [Stored] {
+        guard FileManager.default.fileExists(atPath: file.path) else { return [] }
+        var profiles: [Stored]
+        do {
+            profiles = try JSONDecoder().decode([Stored].self, from: Data(contentsOf: file))
+        } catch {
+            throw .storage("\(file.path) cannot be read: \(error)")
+        }
+        for index in profiles.indices {
+            for (experiment, entry) in profiles[index].experimentBucketMap where entry.updatedAt == nil {
+                profiles[index].experimentBucketMap[experiment]?.updatedAt = now
+            }
+        }
+        return profiles
     }
 
     /// Keeps assignments for ever; see ``init(file:preloaded:assignmentTTL:logger:clock:)``.
@@ -99,26 +109,12 @@ public final class DeviceUserProfileService: UserProfileStore {
     public func lookup(userID: String) -> UserProfile? {
         profiles.withLock { profiles in
             guard let stored = profiles[Key(userID)] else { return nil }
-            let present = stored.experimentBucketMap.filter { !isExpired($0.value) }.mapValues(\.variationID)
+            let present = unexpired(stored.experimentBucketMap).mapValues(\.variationID)
+            // A profile whose assignments have all expired is absent. One that was saved without assignments is
+            // present.
             guard !present.isEmpty || stored.experimentBucketMap.isEmpty else { return nil }
             return UserProfile(userID: stored.userID, experimentBucketMap: present)
         }
-    }
-
-    /// - Parameter lifetimes: the lifetimes that experiments define, in seconds.
-    private static func stored(_ profile: UserProfile, _ now: Double, _ lifetimes: [String: Double] = [:]) -> Stored {
-        var map: [String: Stored.Entry] = [:]
-        for (experiment, variation) in profile.experimentBucketMap {
-            map[experiment] = Stored.Entry(variationID: variation, updatedAt: now, lifetime: lifetimes[experiment])
-        }
-        return Stored(userID: profile.userID, experimentBucketMap: map)
-    }
-
-    private func isExpired(_ entry: Stored.Entry) -> Bool {
-        guard let lifetime = entry.lifetime ?? assignmentTTL, lifetime > 0, let updatedAt = entry.updatedAt else {
-            return false
-        }
-        return clock.now.timeIntervalSince1970 >= updatedAt + lifetime
     }
 
     /// Merges a profile into the stored one and writes the file. An invalid profile is only logged. A failure to write
@@ -137,27 +133,29 @@ public final class DeviceUserProfileService: UserProfileStore {
         profiles.withLock { profiles in
             let key = Key(userProfile.userID)
             let former = profiles[key]
-            let saved = Self.stored(userProfile, clock.now.timeIntervalSince1970, lifetimes)
-            var new = former ?? Stored(userID: userProfile.userID, experimentBucketMap: [:])
-            // A repeated save renews the time, which matters only if assignments expire.
-            new.experimentBucketMap.merge(saved.experimentBucketMap) { stored, saved in
+            let saved = Self.stored(userProfile, at: clock.now.timeIntervalSince1970, lifetimes: lifetimes)
+            var merged = former ?? Stored(userID: userProfile.userID, experimentBucketMap: [:])
+            merged.experimentBucketMap.merge(saved.experimentBucketMap) { stored, saved in
+                // A repeated save renews the time. If assignments never expire the time does not matter, and the stored
+                // entry stays, so that the file need not be written.
                 let isEndless = assignmentTTL == nil && stored.lifetime == nil && saved.lifetime == nil
                 return isEndless && stored.variationID.hasSameBytes(as: saved.variationID) ? stored : saved
             }
-            new.experimentBucketMap = new.experimentBucketMap.filter { !isExpired($0.value) }
-            guard new != former else { return }
-            profiles[key] = new
+            merged.experimentBucketMap = unexpired(merged.experimentBucketMap)
+            guard merged != former else { return }
+            profiles[key] = merged
             write(profiles)
         }
     }
 
-    /// Gives a user the variations of another in all experiments in which it has none, with their times and lifetimes.
+    /// Copies a user's assignments to another user, with their times and lifetimes. An assignment that the other user
+    /// has already stays.
     package func copy(from formerID: String, to userID: String) {
         profiles.withLock { profiles in
             guard let former = profiles[Key(formerID)] else { return }
             var merged = profiles[Key(userID)] ?? Stored(userID: userID, experimentBucketMap: [:])
-            merged.experimentBucketMap = merged.experimentBucketMap.filter { !isExpired($0.value) }
-                .merging(former.experimentBucketMap.filter { !isExpired($0.value) }) { own, _ in own }
+            merged.experimentBucketMap = unexpired(merged.experimentBucketMap)
+                .merging(unexpired(former.experimentBucketMap)) { own, _ in own }
             guard merged != profiles[Key(userID)], !merged.experimentBucketMap.isEmpty else { return }
             profiles[Key(userID)] = merged
             write(profiles)
@@ -171,6 +169,35 @@ public final class DeviceUserProfileService: UserProfileStore {
         }
     }
 
+    // MARK: Stored profiles
+
+    /// Returns a profile in the form of the file.
+    ///
+    /// - Parameters:
+    ///   - time: the time of the save in seconds since 1970.
+    ///   - lifetimes: the lifetimes that experiments define, in seconds.
+    private static func stored(
+        _ profile: UserProfile, at time: Double, lifetimes: [String: Double] = [:]
+    ) -> Stored {
+        var map: [String: Stored.Entry] = [:]
+        for (experiment, variation) in profile.experimentBucketMap {
+            map[experiment] = Stored.Entry(variationID: variation, updatedAt: time, lifetime: lifetimes[experiment])
+        }
+        return Stored(userID: profile.userID, experimentBucketMap: map)
+    }
+
+    /// Returns the assignments whose lifetime is not over.
+    private func unexpired(_ entries: [String: Stored.Entry]) -> [String: Stored.Entry] {
+        let now = clock.now.timeIntervalSince1970
+        return entries.filter { _, entry in
+            guard let lifetime = entry.lifetime ?? assignmentTTL, lifetime > 0, let updatedAt = entry.updatedAt else {
+                return true
+            }
+            return now < updatedAt + lifetime
+        }
+    }
+
+    /// Replaces the file atomically.
     private func write(_ profiles: [Key: Stored]) {
         do {
             try FileManager.default.createDirectory(

@@ -1,23 +1,33 @@
 import Foundation
 
-/// The profiles that a client has cached or saved. All ``UserProfileService`` of the client share them: a profile that
-/// one has saved can be looked up by the others, and repeated saves are recognized even if another service saved in
-/// between.
+/// The user profiles that a client has loaded or saved.
+///
+/// All ``UserProfileService`` of a client share one instance: a profile that one service has saved can be looked up by
+/// the others, and a repeated save is recognized even if another service saved in between.
+///
+/// | file | content |
+/// | --- | --- |
+/// | `SharedProfiles.swift` | lookups, overrides, and the cache file |
+/// | `SharedProfiles+Saving.swift` | queues changed assignments, and follows their delivery |
+/// | `SharedProfiles+Loading.swift` | loads users from the server |
+///
+/// A lookup never waits: it returns the cached profile, and requests a load if the profile is absent or old. One
+/// background task loads the requested users.
 final class SharedProfiles: Sendable {
-    private let core: ClientCore
-    private let state: Locked<ProfileCache>
-    /// Serializes saves; lookups do not take it.
-    private let saving = Locked(())
-    private let wanted = Signal()
-    private let changed = Signal()
-    /// The listeners that are registered with the client.
+    let core: ClientCore
+    let state: Locked<ProfileCache>
+    /// Serializes saves, so that the queue has their order. Lookups do not take this lock.
+    let saving = Locked(())
+    /// Wakes the background task. Rung when ``ProfileCache/requestedUsers`` has a new user.
+    let loadRequested = Signal()
+    /// Rung when the cache differs from its file, which is then written after a delay.
+    let cacheChanged = Signal()
+    /// The observers and tasks that end with this object.
     private let registrations = OwnedTokens()
 
     private static let cacheName = "profiles.cache"
-    private static let idsOfRequest = 1_000
-    private static let idsWaiting = 100_000
-    private static let usersOfAnApp = 10
 
+    /// Reads the cache file, adds the saves that are still queued, and starts the background task.
     init(core: ClientCore) {
         self.core = core
         var state = ProfileCache(cache: BoundedCache(capacity: core.configuration.cachedProfiles))
@@ -28,32 +38,35 @@ final class SharedProfiles: Sendable {
             state.add(profile)
         }
         self.state = Locked(state)
-        registrations.add(core.notices.observe { [weak self] in self?.settled($0) })
-        registrations.add(core.whenSaving(after: changed) { [weak self] in self?.write() })
+        registrations.add(core.notices.observe { [weak self] notice in self?.follow(notice) })
+        registrations.add(core.whenSaving(after: cacheChanged) { [weak self] in self?.writeCache() })
         registrations.add(
-            core.start { [weak self, wanted, core] in
+            core.start { [weak self, loadRequested, core] in
                 var backoff = Backoff()
                 while !Task.isCancelled {
-                    guard let rest = await self?.loadWanted(&backoff) else { return }
-                    if rest > .zero { try? await core.clock.sleep(for: rest) } else { await wanted.wait() }
+                    guard let pause = await self?.loadRequestedUsers(&backoff) else { return }
+                    if pause > .zero { try? await core.clock.sleep(for: pause) } else { await loadRequested.wait() }
                 }
             })
     }
 
     deinit {
-        write()
+        writeCache()
     }
 
-    /// Adds profiles from the app's former storage, and loads users in the background from now on.
+    /// Prepares lookups for a new service: adds profiles, requests users, and from now on reloads users whose profile
+    /// may have changed on the server.
     ///
-    /// - Parameter userIDs: users to load at once.
-    func lookUp(_ preloaded: [UserProfile], _ userIDs: [String]) {
+    /// - Parameters:
+    ///   - preloaded: profiles from the app's former storage.
+    ///   - userIDs: the users to load at once.
+    func enableLookups(preloaded: [UserProfile], loading userIDs: [String]) {
+        preload(preloaded)
         state.withLock { state in
-            for profile in preloaded { state.preload(profile) }
-            state.looksUp = true
-            state.wanted.formUnion(userIDs.prefix(Self.idsWaiting).map { Key($0) })
+            state.isLookupEnabled = true
+            state.requestedUsers.formUnion(userIDs.prefix(ProfileCache.maximumRequests).map { Key($0) })
         }
-        wanted.ring()
+        loadRequested.ring()
     }
 
     /// Adds profiles from the app's former storage.
@@ -65,183 +78,46 @@ final class SharedProfiles: Sendable {
 
     // MARK: Lookup
 
+    /// What a lookup has found, and whether it was the first to request the user.
+    private struct Found {
+        var entry: ProfileCache.Entry?
+        var overrides: [String: String]?
+        var isNewRequest: Bool
+    }
+
     /// See ``UserProfileService/lookup(userID:)``.
     func lookup(_ userID: String) -> UserProfile? {
         let key = Key(userID)
         let now = core.clock.now.timeIntervalSince1970
-        let (entry, overrides, isNew) = state.withLock { state -> (ProfileCache.Entry?, [String: String]?, Bool) in
+        let found = state.withLock { state -> Found in
             let entry = state.cache.value(key)
-            let overrides = state.overrides.isEmpty ? nil : state.overrides[key]
-            if let entry, abs(now - entry.loadedAt) < refreshSeconds { return (entry, overrides, false) }
-            guard state.wanted.count < Self.idsWaiting, !state.asked.contains(key) else {
-                return (entry, overrides, false)
-            }
-            return (entry, overrides, state.wanted.insert(key).inserted)
+            let isFresh = entry.map { abs(now - $0.loadedAt) < refreshSeconds } ?? false
+            return Found(
+                entry: entry, overrides: state.overrides.isEmpty ? nil : state.overrides[key],
+                isNewRequest: !isFresh && !state.usersInRequest.contains(key) && state.requestUser(key))
         }
-        if isNew { wanted.ring() }
-        let stored = entry.flatMap { $0.exists ? $0.variations : nil }
-        guard let variations = overrides.map({ $0.merging(stored ?? [:]) { own, _ in own } }) ?? stored else {
-            return nil
+        if found.isNewRequest { loadRequested.ring() }
+        let stored = found.entry.flatMap { $0.exists ? $0.variations : nil }
+        guard let overrides = found.overrides else {
+            return stored.map { UserProfile(userID: userID, experimentBucketMap: $0) }
         }
+        let variations = overrides.merging(stored ?? [:]) { override, _ in override }
         return UserProfile(userID: userID, experimentBucketMap: variations)
     }
 
+    /// The age in seconds at which a lookup refreshes a cached profile.
     private var refreshSeconds: Double { core.configuration.profileRefreshInterval.inSeconds }
-
-    /// See ``UserProfileService/load(userIDs:)``.
-    func load(_ userIDs: [String]) async throws(HoldfastError) {
-        for id in userIDs { try HoldfastUser.check(id: id) }
-        for start in stride(from: 0, to: userIDs.count, by: Self.idsOfRequest) {
-            var open = Array(userIDs[start..<min(start + Self.idsOfRequest, userIDs.count)])
-            while !open.isEmpty { open = try await request(open) }
-        }
-    }
 
     /// See ``UserProfileService/override(_:userID:)``.
     func override(_ variations: [String: String]?, _ userID: String) {
         state.withLock { $0.overrides[Key(userID)] = variations }
     }
 
-    // MARK: Save
+    // MARK: The cache file
 
-    /// See ``UserProfileService/save(userProfile:)``.
-    ///
-    /// - Parameter replacing: whether also a new assignment replaces one that the server has stored meanwhile.
-    func save(_ userProfile: UserProfile, replacing replacesAll: Bool) {
-        saving.withLock { _ in
-            do throws(HoldfastError) {
-                try userProfile.check()
-            } catch {
-                let event = HoldfastEvent.save(userProfile, replacing: false)
-                return core.notices.notify(
-                    DeliveryNotice(event: event, outcome: .dropped(reason: .invalid(error.localizedDescription))))
-            }
-            let key = Key(userProfile.userID)
-            let (known, overrides) = state.withLock {
-                ($0.cache.value(key)?.variations ?? [:], $0.overrides[key] ?? [:])
-            }
-            let different = userProfile.experimentBucketMap.filter { experiment, variation in
-                // An SDK saves the profile that it has looked up. Overrides in it must not be sent to the server.
-                known[experiment]?.hasSameBytes(as: variation) != true
-                    && overrides[experiment]?.hasSameBytes(as: variation) != true
-            }
-            let replaced = different.filter { replacesAll || known[$0.key] != nil }
-            for (variations, replacing) in [(different.filter { replaced[$0.key] == nil }, false), (replaced, true)]
-            where !variations.isEmpty {
-                let part = UserProfile(userID: userProfile.userID, experimentBucketMap: variations)
-                // Cached before it is queued, because its delivery may be reported at once.
-                state.withLock { $0.add(part) }
-                if !core.enqueue(.save(part, replacing: replacing)) {
-                    state.withLock { $0.takeBack(part, known) }
-                }
-            }
-            changed.ring()
-        }
-    }
-
-    /// Reloads the user after a save, because the server may have kept another variation.
-    private func settled(_ notice: DeliveryNotice) {
-        if case .login(let login) = notice.event, case .delivered = notice.outcome { return reload(login.userID) }
-        guard case .save(let profile, _) = notice.event else { return }
-        var isDropped = false
-        switch notice.outcome {
-        case .delivered, .refused: break
-        case .dropped where notice.wasKept: isDropped = true
-        case .dropped, .postponed: return
-        }
-        let isWanted = state.withLock { state in
-            if isDropped { state.takeBack(profile, [:]) } else { state.remove(profile) }
-            state.loads.settle(Key(profile.userID))
-            guard state.looksUp, state.wanted.count < Self.idsWaiting else { return false }
-            return state.wanted.insert(Key(profile.userID)).inserted
-        }
-        if isWanted { wanted.ring() }
-    }
-
-    /// Reloads a cached user whose profile the server has merged with that of the anonymous user.
-    private func reload(_ userID: String) {
-        let isWanted = state.withLock { state in
-            state.loads.settle(Key(userID))
-            guard state.looksUp, state.cache.value(Key(userID)) != nil else { return false }
-            return state.wanted.insert(Key(userID)).inserted
-        }
-        if isWanted { wanted.ring() }
-    }
-
-    // MARK: The server
-
-    /// Loads the wanted users.
-    ///
-    /// - Returns: the pause before the next attempt; zero if no user is wanted.
-    private func loadWanted(_ backoff: inout Backoff) async -> Duration {
-        while !Task.isCancelled {
-            // Removed before the request, so that a user whose save is settled meanwhile is loaded again.
-            let ids = state.withLock { state in
-                state.asked = Set(state.wanted.prefix(Self.idsOfRequest))
-                state.wanted.subtract(state.asked)
-                return Array(state.asked)
-            }
-            defer { state.withLock { $0.asked = [] } }
-            guard !ids.isEmpty else { return .zero }
-            // An invalid id must not fail the request for the others.
-            let valid = ids.filter { (try? HoldfastUser.check(id: $0.string)) != nil }
-            do throws(HoldfastError) {
-                let open = valid.isEmpty ? [] : try await requestAllowed(valid.map(\.string))
-                state.withLock { $0.wanted.formUnion(open.map { Key($0) }) }
-            } catch {
-                core.log(.warning, "profiles could not be loaded", ["error": error.localizedDescription])
-                state.withLock { $0.wanted.formUnion(valid) }
-                if case .unavailable(_, let retryAfter) = error { return backoff.failed(retryAfter: retryAfter) }
-                return backoff.failed()
-            }
-            backoff.succeeded()
-        }
-        return .zero
-    }
-
-    /// Requests users. If the token may not read all of them, requests them one by one, because the token of an app may
-    /// read its own users.
-    private func requestAllowed(_ userIDs: [String]) async throws(HoldfastError) -> [String] {
-        do throws(HoldfastError) {
-            return try await request(userIDs)
-        } catch .unauthorized where (2...Self.usersOfAnApp).contains(userIDs.count) {
-            var open: [String] = []
-            for userID in userIDs {
-                do throws(HoldfastError) { open += try await request([userID]) } catch .unauthorized {}
-            }
-            return open
-        }
-    }
-
-    /// - Returns: the users whose response may be older than their last save and was ignored.
-    private func request(_ userIDs: [String]) async throws(HoldfastError) -> [String] {
-        let seen = state.withLock { $0.loads.begin() }
-        defer { state.withLock { $0.loads.end() } }
-        let profiles = try await core.server.profiles(of: userIDs)
-        let now = core.clock.now.timeIntervalSince1970
-        let outdated = state.withLock { state in
-            var outdated: [String] = []
-            for (id, profile) in zip(userIDs, profiles) {
-                guard !state.loads.isOutdated(Key(id), seen) else {
-                    outdated.append(id)
-                    continue
-                }
-                let unsent = state.unsent[Key(id)]?.variations
-                let preloaded = state.preloaded[Key(id)]
-                let variations = (preloaded ?? [:]).merging(profile?.experimentBucketMap ?? [:]) { $1 }
-                    .merging(unsent ?? [:]) { $1 }
-                let exists = profile != nil || unsent != nil || preloaded != nil
-                state.cache.set(
-                    Key(id), ProfileCache.Entry(userID: id, variations: variations, exists: exists, loadedAt: now))
-            }
-            state.hasChanged = true
-            return outdated
-        }
-        changed.ring()
-        return outdated
-    }
-
-    private func write() {
+    /// Writes the cache file if the cache has changed. A destroyed client no longer owns the directory, so it does not
+    /// write.
+    private func writeCache() {
         let entries = state.withLock { state -> [ProfileCache.Entry]? in
             guard state.hasChanged, !core.isDestroyed else { return nil }
             state.hasChanged = false

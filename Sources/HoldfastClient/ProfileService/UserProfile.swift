@@ -1,4 +1,4 @@
-/// The stored variation of a user in each experiment.
+/// The stored variation of a user in each experiment. Ids are compared by their bytes, as on the server.
 public struct UserProfile: Sendable, Hashable {
     public var userID: String
     /// Variation ids by experiment id. Experiment ids consist of ASCII letters and digits.
@@ -50,7 +50,11 @@ extension UserProfile: Codable {
     }
 }
 
+// MARK: - Rules of the server
+
 extension UserProfile {
+    /// Checks the user id, the experiment ids and the variation ids.
+    ///
     /// - Throws: ``HoldfastError/invalidArgument(_:)`` for a profile that the server would refuse.
     func check() throws(HoldfastError) {
         try HoldfastUser.check(id: userID)
@@ -69,6 +73,8 @@ extension UserProfile {
         }
     }
 }
+
+// MARK: - Requests
 
 extension HoldfastServer {
     private struct Users: Encodable {

@@ -9,8 +9,8 @@
 ///
 /// Neither call waits for the network. The lookup of a user who is not cached returns `nil` and loads the user in the
 /// background. If the SDK decides meanwhile, the server keeps the variation that it has stored, and the next lookup
-/// returns it. Saves are queued on disk until the server has them. Unchanged assignments are not saved again. Several services
-/// of one client share what they have loaded and saved.
+/// returns it. Saves are queued on disk until the server has them. Unchanged assignments are not saved again. Several
+/// services of one client share what they have loaded and saved.
 ///
 /// An app's token of scope `client` suffices for the anonymous user of the device
 /// (``HoldfastClient/anonymousUserID``), and a signed token of the app's identity provider for the user whom it names
@@ -40,7 +40,7 @@ public final class UserProfileService: Sendable {
         self.mode = mode
         profiles = client.sharedProfiles
         switch mode {
-        case .lookupAndSave: profiles.lookUp(preloaded, userIDs)
+        case .lookupAndSave: profiles.enableLookups(preloaded: preloaded, loading: userIDs)
         case .trackingOnly: profiles.preload(preloaded)
         }
     }

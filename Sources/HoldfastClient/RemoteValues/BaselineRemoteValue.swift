@@ -1,4 +1,4 @@
-/// A remote value with several variants, of which the baseline is what everybody outside the experiment gets.
+/// A remote value with several variants. Everybody outside the experiment gets the baseline.
 ///
 /// A value with the suffix `_baseline`, such as `b_baseline`, is variant `b` with ``baseline`` set: the server changes
 /// the app's default for everybody, without an experiment. Such a value is not tracked as an experimental group.
@@ -50,7 +50,7 @@ extension BaselineStringRemoteValue where Variant: CaseIterable {
 }
 
 extension BaselineStringRemoteValue where Self: CaseIterable {
-    // More specific than the first case of other types.
+    // Needed for `CaseIterable` types: without it, the default of such types, their first case, would be ambiguous.
     public static var `default`: Self { Self(baseline: true, variant: Variant.default) }
 }
 
@@ -92,7 +92,7 @@ extension BaselineBoolRemoteValue {
 }
 
 extension BaselineBoolRemoteValue where Self: CaseIterable {
-    // More specific than the first case of other types.
+    // Needed for `CaseIterable` types: without it, the default of such types, their first case, would be ambiguous.
     public static var `default`: Self { Self(baseline: true, isEnabled: false) }
 }
 
@@ -100,9 +100,11 @@ extension ExperimentalGroupTrackable where Self: BaselineBoolRemoteValue {
     public var experimentalGroup: String? { baseline ? nil : name }
 }
 
+/// The suffix that marks the baseline in a remote value.
 private enum Baseline {
-    static let suffix = "_baseline"
+    private static let suffix = "_baseline"
 
+    /// Returns a name without the suffix, and whether it had the suffix.
     static func split(_ name: String) -> (name: String, baseline: Bool) {
         name.hasSuffix(suffix) ? (String(name.dropLast(suffix.count)), true) : (name, false)
     }

@@ -40,6 +40,7 @@ public final class InMemoryRemoteConfigKeeper: RemoteConfigKeeper {
         state = Locked(State(values: Dictionary(values.map { (Key($0.key), $0.value) }) { _, last in last }))
     }
 
+    /// Throws the error of ``failFetches(with:)``, if any. The values are in memory already.
     public func fetch() async throws {
         if let error = state.withLock({ $0.error }) { throw error }
     }
@@ -71,8 +72,9 @@ public final class InMemoryRemoteConfigKeeper: RemoteConfigKeeper {
 /// | `paywall` | the value of the flag's variation, as ``EvaluationDetails/variationValue`` |
 /// | `checkout.title` | the variable `title` of the flag `checkout`, unless there is a flag `checkout.title` |
 ///
-/// A flag that has no value for the user is a missing key; one that is turned off has its off value. Reading a value of an experiment reports the exposure, once. The client
-/// keeps the values on disk and announces changes until it is destroyed.
+/// A flag that has no value for the user is a missing key. A flag that is turned off has its off value. Reading a value
+/// of an experiment reports the exposure, once. The client keeps the values on disk, and announces changes until it is
+/// destroyed.
 public struct HoldfastRemoteConfigKeeper: RemoteConfigKeeper {
     private let client: HoldfastClient
 
@@ -95,7 +97,7 @@ public struct HoldfastRemoteConfigKeeper: RemoteConfigKeeper {
         client.observeFlags { _ in listener() }
     }
 
-    /// The client was destroyed.
+    /// Calls a function when the client is destroyed, at once if it was.
     public func observeEnd(_ listener: @escaping @Sendable () -> Void) -> ListenerToken {
         client.observeEnd(listener)
     }
@@ -108,6 +110,7 @@ public struct HoldfastRemoteConfigKeeper: RemoteConfigKeeper {
         }
     }
 
+    /// Splits `checkout.title` at the first dot; `nil` without a dot.
     private static func split(_ name: String) -> (flagKey: String, variable: String)? {
         guard let dot = name.firstIndex(of: ".") else { return nil }
         return (String(name[..<dot]), String(name[name.index(after: dot)...]))

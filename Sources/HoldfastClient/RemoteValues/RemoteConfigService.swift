@@ -43,9 +43,9 @@ open class RemoteConfigService: @unchecked Sendable {
     /// - Parameter type: the type of the value, which must be ``RemoteKey/valueType`` of the key.
     open func remoteValue<Value: RemoteValue>(for key: some RemoteKey, as type: Value.Type = Value.self) -> Value {
         check(type, key)
-        let (value, source, _) = resolve(key, type)
-        if source == .remote { keeper.didRead(key.name) }
-        return value
+        let resolved = resolve(key, type)
+        if resolved.source == .remote { keeper.didRead(key.name) }
+        return resolved.value
     }
 
     /// Returns a stream of the current value of a key and of its values after each change. The stream ends with the
@@ -69,35 +69,27 @@ open class RemoteConfigService: @unchecked Sendable {
         _ listener: @escaping @Sendable (Value) -> Void
     ) -> ListenerToken {
         check(type, key)
-        let last = Locked<(value: Value, source: RemoteValueState.Source, raw: HoldfastValue?)?>(nil)
+        let last = Locked<Resolved<Value>?>(nil)
         // Calls are serialized, so that values arrive in order, but without a lock: methods that the app overrides may
         // change values, which would call this again.
-        let next = Repetition { [weak self] in
+        let update = Repetition { [weak self] in
             guard let self else { return }
             let new = self.resolve(key, type)
-            let isNew = last.withLock { last in
-                // A value of a type that is not Equatable is unchanged if source and raw value are. Custom and debug
-                // values have no raw value, so they always count as changed.
-                if let last,
-                    isSame(last.value, new.value)
-                        || ((last.source, last.raw) == (new.source, new.raw)
-                            && ![.custom, .debug].contains(new.source))
-                {
-                    return false
-                }
+            let hasChanged = last.withLock { last in
+                guard last?.isUnchanged(in: new) != true else { return false }
                 last = new
                 return true
             }
-            guard isNew else { return }
+            guard hasChanged else { return }
             if new.source == .remote { self.keeper.didRead(key.name) }
             listener(new.value)
         }
-        let token = changes.add({ _ in next.run() }) {
+        let token = changes.add({ _ in update.run() }) {
             // The listener gets its last value before the end, also if the keeper had ended before this call.
-            next.run()
+            update.run()
             end()
         }
-        next.run()
+        update.run()
         return token
     }
 
@@ -115,6 +107,7 @@ open class RemoteConfigService: @unchecked Sendable {
         remoteValues(for: key, as: Value.self)
     }
 
+    /// Reports a type that is not the key's.
     private func check(_ type: any RemoteValue.Type, _ key: any RemoteKey) {
         if type != key.valueType { wrongType(type, for: key) }
     }
@@ -197,30 +190,49 @@ open class RemoteConfigService: @unchecked Sendable {
     }
 
     private func state(of key: any RemoteKey) -> RemoteValueState {
-        func state<Value: RemoteValue>(_ type: Value.Type) -> RemoteValueState {
-            let (value, source, _) = resolve(key, type)
+        // A generic function, because the type of the value is known only at run time.
+        func typedState<Value: RemoteValue>(_ type: Value.Type) -> RemoteValueState {
+            let resolved = resolve(key, type)
             let possible = (type as? any CaseIterable.Type).map(Self.cases) ?? []
             return RemoteValueState(
-                key: key, value: value, source: source, defaultValue: Value.default,
+                key: key, value: resolved.value, source: resolved.source, defaultValue: Value.default,
                 possibleValues: possible.compactMap { $0 as? any RemoteValue })
         }
-        return state(key.valueType)
+        return typedState(key.valueType)
     }
 
+    /// Returns all cases of a type that is known only at run time.
     private static func cases(_ type: any CaseIterable.Type) -> [Any] {
-        func cases<Cases: CaseIterable>(_ type: Cases.Type) -> [Any] { Array(type.allCases) }
-        return cases(type)
+        func typedCases<Cases: CaseIterable>(_ type: Cases.Type) -> [Any] { Array(type.allCases) }
+        return typedCases(type)
     }
 
-    /// - Returns: the value, its source, and the keeper's value: `nil` if the keeper was not asked or has none.
-    private func resolve<Value: RemoteValue>(
-        _ key: any RemoteKey, _ type: Value.Type
-    ) -> (value: Value, source: RemoteValueState.Source, raw: HoldfastValue?) {
-        if let value = customValue(for: key) as? Value { return (value, .custom, nil) }
-        if let value = debugValue(for: key) as? Value { return (value, .debug, nil) }
-        guard let raw = keeper.value(for: key.name) else { return (Value.default, .missing, nil) }
-        guard let value = Value.parse(raw) else { return (Value.default, .incorrect(raw), raw) }
-        return (value, .remote, raw)
+    /// Returns the current value of a key: the first that exists of the custom, debug, remote and default value.
+    private func resolve<Value: RemoteValue>(_ key: any RemoteKey, _ type: Value.Type) -> Resolved<Value> {
+        if let value = customValue(for: key) as? Value { return Resolved(value: value, source: .custom) }
+        if let value = debugValue(for: key) as? Value { return Resolved(value: value, source: .debug) }
+        guard let raw = keeper.value(for: key.name) else { return Resolved(value: Value.default, source: .missing) }
+        guard let value = Value.parse(raw) else {
+            return Resolved(value: Value.default, source: .incorrect(raw), raw: raw)
+        }
+        return Resolved(value: value, source: .remote, raw: raw)
+    }
+}
+
+/// The current value of a key, with its origin.
+private struct Resolved<Value: RemoteValue>: Sendable {
+    var value: Value
+    var source: RemoteValueState.Source
+    /// The keeper's value; `nil` if the keeper was not asked or has none.
+    var raw: HoldfastValue?
+
+    /// Whether another value is the same for a listener.
+    func isUnchanged(in new: Resolved) -> Bool {
+        if isSame(value, new.value) { return true }
+        // A value of a type that is not Equatable is unchanged if its source and raw value are. Custom and debug values
+        // have no raw value, so they always count as changed.
+        guard ![.custom, .debug].contains(new.source) else { return false }
+        return source == new.source && raw == new.raw
     }
 }
 
@@ -247,7 +259,8 @@ public struct RemoteValueState: Sendable {
     public var typeName: String { String(describing: type(of: value)) }
 }
 
-/// Compares two values whose type may be neither Equatable nor RawRepresentable. In that case the result is `false`.
+/// Whether two values are equal: by `==`, or else by their raw values. The result is `false` if their type is neither
+/// `Equatable` nor `RawRepresentable`.
 private func isSame(_ left: some Any, _ right: some Any) -> Bool {
     func equals<Value: Equatable>(_ left: Value) -> Bool { right as? Value == left }
     if let left = left as? any Equatable { return equals(left) }

@@ -156,7 +156,7 @@ extension BoolEnumRemoteValue {
 }
 
 extension BoolEnumRemoteValue where Self: CaseIterable {
-    // More specific than the first case of other types.
+    // Needed for `CaseIterable` types: without it, the default of such types, their first case, would be ambiguous.
     public static var `default`: Self { .disabled }
 }
 

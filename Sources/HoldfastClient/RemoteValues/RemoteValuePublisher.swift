@@ -2,8 +2,9 @@
     public import Combine
 
     extension RemoteConfigService {
-        /// Returns a publisher of the value of a key, which each subscriber gets at once and after each change, on an arbitrary
-        /// thread. It completes when the service or the client ends. See ``remoteValues(for:as:)`` for an `AsyncSequence`.
+        /// Returns a publisher of the value of a key, which each subscriber gets at once and after each change, on an
+        /// arbitrary thread. It completes when the service or the client ends. See ``remoteValues(for:as:)`` for an
+        /// `AsyncSequence`.
         public func remoteValuePublisher<Value: RemoteValue>(
             for key: some RemoteKey, as type: Value.Type = Value.self
         ) -> AnyPublisher<Value, Never> {
@@ -22,8 +23,9 @@
         }
     }
 
+    /// The subject of one subscriber.
     private final class ValueSubject<Value>: @unchecked Sendable {
-        // Safe: a listener is called by one thread at a time, and subjects may be subscribed to by another.
+        // Safe: the listener sends from one thread at a time, and another thread may subscribe to a subject meanwhile.
         let subject = CurrentValueSubject<Value?, Never>(nil)
 
         @Sendable func send(_ value: Value) { subject.send(value) }

@@ -1,9 +1,11 @@
-/// The properties of a test's type that the service uses.
+/// The properties of a test's type, without the type: the service keeps tests of different types in one dictionary.
 struct SplitTestDefinition {
     let identifier: String
     let storageKey: String
     let analyticsKey: String
+    /// The groups that new users may get.
     let groups: [String]
+    /// Whether the test declares a group, retired groups included.
     let isGroup: @Sendable (String) -> Bool
 
     init<Test: SplitTest>(_ test: Test.Type) {
@@ -15,7 +17,7 @@ struct SplitTestDefinition {
     }
 }
 
-/// The user whose groups are read or kept.
+/// The user whose groups are read or kept. The cases differ in the keys under which the storage has the groups.
 enum SplitTestUser: Sendable {
     /// The user that an app has given to the service.
     case given(id: String)
@@ -23,9 +25,9 @@ enum SplitTestUser: Sendable {
     case only(id: String)
     /// The client's user before a login. The next anonymous user has the same keys.
     case anonymous(id: String)
-    /// The client's user after a login, who takes over what the anonymous user of the app was shown before.
+    /// The client's user after a login, who takes over the groups of the anonymous user.
     ///
-    /// - Parameter anonymousID: the anonymous user who has logged in as this one, if that is known.
+    /// - Parameter anonymousID: the anonymous user who has logged in as this user; `nil` if that is not known.
     case account(id: String, anonymousID: String?)
 
     var id: String {
@@ -34,7 +36,7 @@ enum SplitTestUser: Sendable {
         }
     }
 
-    /// Distinguishes users whose groups are in the same storage.
+    /// The end of the keys of a user, which distinguishes users in the same storage.
     var keySuffix: String {
         switch self {
         case .given(let id), .account(let id, _): "-\(id)"
@@ -43,9 +45,17 @@ enum SplitTestUser: Sendable {
     }
 }
 
-/// The groups that users have in the storage.
+/// The groups of users in the storage.
+///
+/// | key | value |
+/// | --- | --- |
+/// | `split_test_database-TEST` and the user's suffix | the group |
+/// | the same with `.source` | `server` if the server has assigned the group |
+/// | the same with `.hit` | the group whose hit was reported |
+/// | `split_test_database-TEST.user` | the anonymous user whose group it is |
 struct KeptGroups: Sendable {
     struct Group {
+        /// The name of the group.
         var group: String
         /// Whether it was drawn on the device.
         var isLocal: Bool
@@ -55,15 +65,14 @@ struct KeptGroups: Sendable {
 
     private static let serverMark = "server"
     /// The suffix of the key with the owner of a group. Anonymous users share all other keys.
-    private static let owner = ".user"
-    private static let source = ".source"
-    private static let hit = ".hit"
+    private static let ownerSuffix = ".user"
+    private static let sourceSuffix = ".source"
+    private static let hitSuffix = ".hit"
 
+    /// Returns the key of a user's group.
     private func key(_ test: SplitTestDefinition, _ user: SplitTestUser) -> String { test.storageKey + user.keySuffix }
 
-    /// Returns the group that a user has. At the first read after a login the account takes over the anonymous user's.
-    ///
-    /// A group without a mark was stored by another library of this format, which draws on the device.
+    /// Returns the group of a user. At the first read after a login the account takes over the anonymous user's group.
     func group(of test: SplitTestDefinition, for user: SplitTestUser) throws -> Group? {
         if case .anonymous(let id) = user { return try sharedGroup(of: test, owners: [id]) }
         let key = key(test, user)
@@ -71,7 +80,7 @@ struct KeptGroups: Sendable {
         guard case .account(let id, let anonymousID) = user,
             let former = try sharedGroup(of: test, owners: [id] + [anonymousID].compactMap(\.self))
         else { return nil }
-        try storage.set(storage.string(forKey: test.storageKey + Self.hit), forKey: key + Self.hit)
+        try storage.set(storage.string(forKey: test.storageKey + Self.hitSuffix), forKey: key + Self.hitSuffix)
         try keep(former.group, isLocal: former.isLocal, of: test, for: user)
         return former
     }
@@ -81,32 +90,37 @@ struct KeptGroups: Sendable {
     private func sharedGroup(of test: SplitTestDefinition, owners: [String]) throws -> Group? {
         let key = test.storageKey
         guard let group = try read(key, test) else { return nil }
-        guard let owner = try storage.string(forKey: key + Self.owner) else {
+        guard let owner = try storage.string(forKey: key + Self.ownerSuffix) else {
             // Another library has stored the group, for the first user of the app.
-            try storage.set(owners.first, forKey: key + Self.owner)
+            try storage.set(owners.first, forKey: key + Self.ownerSuffix)
             return group
         }
         return owners.contains { $0.hasSameBytes(as: owner) } ? group : nil
     }
 
+    /// A group without a source counts as drawn: it was stored by another library with the same keys, which draws on
+    /// the device.
     private func read(_ key: String, _ test: SplitTestDefinition) throws -> Group? {
         guard let group = try storage.string(forKey: key), test.isGroup(group) else { return nil }
-        return Group(group: group, isLocal: try storage.string(forKey: key + Self.source) != Self.serverMark)
+        return Group(group: group, isLocal: try storage.string(forKey: key + Self.sourceSuffix) != Self.serverMark)
     }
 
+    /// Stores the group of a user, or removes it with `nil`.
     func keep(_ group: String?, isLocal: Bool, of test: SplitTestDefinition, for user: SplitTestUser) throws {
         let key = key(test, user)
-        if case .anonymous(let id) = user, try storage.string(forKey: key + Self.owner)?.hasSameBytes(as: id) != true {
-            // Removes the group of the former user.
+        if case .anonymous(let id) = user,
+            try storage.string(forKey: key + Self.ownerSuffix)?.hasSameBytes(as: id) != true
+        {
+            // The keys still have the group of the former anonymous user.
             try storage.set(nil, forKey: key)
-            try storage.set(nil, forKey: key + Self.hit)
-            try storage.set(id, forKey: key + Self.owner)
+            try storage.set(nil, forKey: key + Self.hitSuffix)
+            try storage.set(id, forKey: key + Self.ownerSuffix)
         }
         // The mark is written first, because a mark without a group has no effect.
-        try storage.set(group == nil || isLocal ? nil : Self.serverMark, forKey: key + Self.source)
+        try storage.set(group == nil || isLocal ? nil : Self.serverMark, forKey: key + Self.sourceSuffix)
         try storage.set(group, forKey: key)
     }
 
-    /// Identifies a user's hits of a test.
-    func hitKey(_ test: SplitTestDefinition, _ user: SplitTestUser) -> String { key(test, user) + Self.hit }
+    /// Returns the key of the group whose hit was reported.
+    func hitKey(_ test: SplitTestDefinition, _ user: SplitTestUser) -> String { key(test, user) + Self.hitSuffix }
 }

@@ -12,7 +12,8 @@ public import Foundation
 /// }
 /// ```
 ///
-/// `control` and `control_check` show the same: if their results differ, do not trust the other results of the test.
+/// Both groups `control` and `control_check` show the same: if their results differ, do not trust the other results of
+/// the test.
 public protocol SplitTest {
     associatedtype Group: SplitTestGroup
 
@@ -86,8 +87,8 @@ public struct SplitTestHandle<Test: SplitTest>: Sendable {
     }
 }
 
-/// Assigns users to the groups of split tests. ``SplitTestService`` implements it; views that depend on the protocol can be
-/// given another implementation in tests.
+/// Assigns users to the groups of split tests. ``SplitTestService`` implements it; views that depend on the protocol
+/// can be given another implementation in tests.
 public protocol SplitTestServiceProtocol: Sendable {
     /// Returns the user's part in a test.
     func fetchSplitTest<Test: SplitTest>(_ test: Test.Type) async -> SplitTestHandle<Test>
@@ -151,7 +152,7 @@ extension SplitTestError: LocalizedError {
 /// }
 /// ```
 public protocol SplitTestAnalytics: Sendable {
-    /// Registers that the user saw a group. Called at the first hit of a user and group; after a crash in that moment it
-    /// may be called again.
+    /// Registers that the user saw a group. Called at the first hit of a user and group; after a crash in that moment
+    /// it may be called again.
     func setOnce(value: String, for key: String)
 }

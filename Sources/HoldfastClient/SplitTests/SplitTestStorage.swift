@@ -34,8 +34,8 @@ public struct UserDefaultsSplitTestStorage: SplitTestStorage, @unchecked Sendabl
     }
 }
 
-/// Keeps groups in a JSON file, which is replaced atomically. Only one process at a time may use it. For the few users of
-/// an app; a server app should use a database.
+/// Keeps groups in a JSON file, which is replaced atomically. Only one process at a time may use it. For the few users
+/// of an app; a server app should use a database.
 public final class FileSplitTestStorage: SplitTestStorage {
     private let file: URL
     private let values = Locked<[String: String]?>(nil)

@@ -1,15 +1,17 @@
 import Foundation
 
-/// Sends requests to Holdfast's HTTP API.
+/// Sends requests to Holdfast's HTTP API, and turns responses into values or ``HoldfastError``.
 struct HoldfastServer: Sendable {
     let endpoint: URL
     /// The secret of the token, which the app may replace.
     let token: Locked<String?>
     /// Whether the token may save profiles of its own users only, one by one. Set when the server refuses an import.
     let savesOwnProfiles = SharedFlag(false)
+    /// Longest time that a request waits for the next data of the server.
     let timeout: Duration
     let transport: any HoldfastTransport
     let clock: any HoldfastClock
+    /// The difference between the clocks, learned from responses.
     let skew: ClockSkew
 
     /// The current time by the server's clock, for events.
@@ -38,7 +40,7 @@ struct HoldfastServer: Sendable {
         return response
     }
 
-    /// Sends a request and returns the response whatever its status.
+    /// Sends a request, and returns the response of any status.
     func send(
         _ method: String, _ path: String, query: [String: String] = [:], contentType: String = "application/json",
         body: [UInt8]? = nil, fields: [String: String] = [:]
@@ -59,7 +61,7 @@ struct HoldfastServer: Sendable {
 
     /// Opens a stream of server-sent events.
     ///
-    /// - Parameter silence: the maximum time between two events.
+    /// - Parameter silence: the maximum time without data.
     func stream(_ path: String, query: [String: String], silence: Duration) async throws(HoldfastError)
         -> ServerSentEvents
     {
@@ -91,6 +93,8 @@ struct HoldfastServer: Sendable {
         return request
     }
 
+    /// Checks the status of a response.
+    ///
     /// - Throws: the error for a status other than 200 to 299 and 304.
     static func check(_ response: Response) throws(HoldfastError) {
         switch response.status {
@@ -101,10 +105,11 @@ struct HoldfastServer: Sendable {
         case 408, 425, 429, 500...:
             // `Retry-After` may be a date by the server's clock, so it is compared with the server's date.
             let now = response.fields["date"].flatMap { HTTPDate.parse($0) } ?? Date()
-            throw .unavailable(
-                status: response.status, retryAfter: RetryAfter.parse(response.fields["retry-after"], now: now))
+            let retryAfter = RetryAfter.parse(response.fields["retry-after"], now: now)
+            throw .unavailable(status: response.status, retryAfter: retryAfter)
         case 401:
             throw .unauthorized(detail: Problem(response)?.text ?? "no details")
+        // A 403 in another format is a proxy's, and not about the token.
         case 403 where Problem(response) != nil:
             throw .unauthorized(detail: Problem(response)?.text ?? "no details")
         case 404 where Problem(response)?.isOfUnknownPath == true:
@@ -112,11 +117,13 @@ struct HoldfastServer: Sendable {
         default:
             let problem = try? JSONDecoder().decode(Problem.self, from: response.body)
             throw .refused(
-                status: response.status, detail: problem?.text ?? "no details", pointer: problem?.place)
+                status: response.status, detail: problem?.text ?? "no details", pointer: problem?.firstPointer)
         }
     }
 
     /// Decodes a response body.
+    ///
+    /// - Throws: ``HoldfastError/invalidResponse(_:)``.
     static func decode<Value: Decodable>(_ type: Value.Type, _ body: Data) throws(HoldfastError) -> Value {
         do {
             return try JSONDecoder().decode(type, from: body)
@@ -126,60 +133,14 @@ struct HoldfastServer: Sendable {
     }
 
     /// Encodes a request body.
+    ///
+    /// - Throws: ``HoldfastError/invalidArgument(_:)``, for instance for a number that is not finite.
     static func encode(_ value: some Encodable) throws(HoldfastError) -> [UInt8] {
         do {
             return Array(try JSONEncoder().encode(value))
         } catch {
             throw .invalidArgument("\(error)")
         }
-    }
-}
-
-/// A problem (RFC 9457) with the extensions that Holdfast adds.
-struct Problem: Decodable {
-    struct Entry: Decodable {
-        var pointer: String?
-        var detail: String?
-    }
-
-    private var title: String?
-    private var status: Int?
-    private var detail: String?
-    private var pointer: String?
-    private var errors: [Entry]?
-
-    /// - Returns: `nil` if the response is not in Holdfast's format; it may come from a proxy.
-    init?(_ response: HoldfastServer.Response) {
-        guard response.fields["content-type"]?.lowercased().hasPrefix("application/problem+json") == true,
-            let problem = try? JSONDecoder().decode(Problem.self, from: response.body),
-            problem.status == response.status, problem.title != nil, problem.detail != nil
-        else { return nil }
-        self = problem
-    }
-
-    /// The detail, followed by the pointers and details of all errors; `nil` if the problem has neither.
-    var text: String? {
-        let entries = (errors ?? []).compactMap { entry in entry.detail.map { "\(entry.pointer ?? ""): \($0)" } }
-        let all = [detail].compactMap(\.self) + entries
-        return all.isEmpty ? nil : all.joined(separator: "; ")
-    }
-
-    /// Whether the server has no such route, as opposed to no such project or experiment. Recognized by the detail,
-    /// because both are 404.
-    var isOfUnknownPath: Bool { status == 404 && detail?.hasPrefix("no resource has this path") == true }
-
-    /// The JSON pointer (RFC 6901) to the wrong member of the body.
-    var place: String? { pointer ?? errors?.first?.pointer }
-
-    /// The index of the wrong element, if the body is an array.
-    var element: Int? {
-        let tokens = place?.split(separator: "/", omittingEmptySubsequences: false) ?? []
-        return tokens.count > 1 ? Int(tokens[1]) : nil
-    }
-
-    /// ``text`` with the pointer, for people.
-    var textAndPlace: String {
-        [text, place.flatMap { $0.isEmpty ? nil : "(\($0))" }].compactMap(\.self).joined(separator: " ")
     }
 }
 
@@ -198,12 +159,15 @@ enum HTTPDate {
 
 /// Parses the header field `Retry-After` (RFC 9110 §10.2.3).
 enum RetryAfter {
+    /// The longest pause in seconds. A server that asks for more, perhaps by mistake, is tried again after a day.
+    private static let longest = 86_400
+
     /// - Parameter now: the time from which a date is counted.
     /// - Returns: 0 to 86,400 seconds; `nil` for a missing or invalid field.
     static func parse(_ value: String?, now: Date) -> Duration? {
         guard let value else { return nil }
-        if let seconds = Int(value) { return seconds < 0 ? nil : .seconds(min(seconds, 86_400)) }
+        if let seconds = Int(value) { return seconds < 0 ? nil : .seconds(min(seconds, longest)) }
         guard let date = HTTPDate.parse(value) else { return nil }
-        return .seconds(max(0, min(date.timeIntervalSince(now), 86_400)))
+        return .seconds(max(0, min(date.timeIntervalSince(now), Double(longest))))
     }
 }

@@ -16,6 +16,7 @@ struct ServerSentEvents: AsyncSequence, Sendable {
     struct Iterator: AsyncIteratorProtocol {
         fileprivate var bytes: AsyncThrowingStream<Data, any Error>.Iterator
         private var parser = ServerSentEventParser()
+        /// Complete events that are not returned yet.
         private var ready: [Event] = []
 
         fileprivate init(bytes: AsyncThrowingStream<Data, any Error>.Iterator) {
@@ -32,25 +33,30 @@ struct ServerSentEvents: AsyncSequence, Sendable {
     }
 }
 
-/// An incremental parser of an event stream.
+/// An incremental parser of an event stream: takes pieces of bytes, and returns the events that they complete.
 struct ServerSentEventParser {
+    /// The incomplete line.
     private var line: [UInt8] = []
+    /// The incomplete event.
     private var event = ServerSentEvents.Event()
     private var data: [String] = []
     /// Size of ``data`` in bytes, with the ends of lines.
     private var dataSize = 0
+    /// Whether the last byte was a carriage return.
     private var lastWasReturn = false
 
-    /// Maximum size of a line and of the data of an event in bytes.
+    /// Maximum size of a line and of the data of an event in bytes, to bound memory.
     private static let limit = 64 * 1024
 
+    /// Returns the events that further bytes complete.
+    ///
     /// - Throws: ``HoldfastError/invalidResponse(_:)`` if a line or an event is too long.
     mutating func take(_ bytes: some Sequence<UInt8>) throws(HoldfastError) -> [ServerSentEvents.Event] {
         var events: [ServerSentEvents.Event] = []
         for byte in bytes {
             let isFeed = byte == UInt8(ascii: "\n")
             defer { lastWasReturn = byte == UInt8(ascii: "\r") }
-            // A line ends with CR, LF or both.
+            // A line ends with CR, LF or both. The LF of CR LF does not end another line.
             if isFeed, lastWasReturn { continue }
             if isFeed || byte == UInt8(ascii: "\r") {
                 if let event = endLine() { events.append(event) }
@@ -64,6 +70,7 @@ struct ServerSentEventParser {
         return events
     }
 
+    /// Adds the field of a complete line to the event. An empty line ends the event.
     private mutating func endLine() -> ServerSentEvents.Event? {
         defer { line = [] }
         guard !line.isEmpty else { return dispatch() }
@@ -80,8 +87,14 @@ struct ServerSentEventParser {
         return nil
     }
 
+    /// Returns the complete event.
     private mutating func dispatch() -> ServerSentEvents.Event? {
-        defer { (event, data, dataSize) = (ServerSentEvents.Event(), [], 0) }
+        defer {
+            event = ServerSentEvents.Event()
+            data = []
+            dataSize = 0
+        }
+        // An event without data is ignored (WHATWG HTML §9.2.6).
         guard !data.isEmpty else { return nil }
         event.data = data.joined(separator: "\n")
         return event

@@ -51,7 +51,8 @@ public final class URLSessionTransport: HoldfastTransport {
     }
 }
 
-/// The requests in progress by task identifier.
+/// The requests in progress, by task identifier. It is the delegate of the session, and passes events to each request's
+/// ``Exchange``.
 private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
     private struct State {
         var open: [Int: Exchange] = [:]
@@ -60,8 +61,8 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
 
     private let state = Locked(State())
 
-    /// Makes a task unless the session is invalidated: making one from an invalidated session ends the process. The task
-    /// is known before it can be cancelled, so that its end is not missed.
+    /// Makes a task, unless the session is closed: a task of an invalidated session would end the process. The task is
+    /// registered before it can be cancelled, so that its end is not missed.
     ///
     /// - Returns: `nil` after ``close()``.
     func add(_ request: URLRequest, of session: URLSession, maximumBytes: Int?) -> Exchange? {
@@ -73,6 +74,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         }
     }
 
+    /// Ends all requests, and refuses further ones.
     func close() {
         let open = state.withLock { state in
             defer { state.open = [:] }
@@ -116,14 +118,16 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
     }
 }
 
-/// A request in progress.
+/// A request in progress: first its caller waits for the head of the response, then for the pieces of the body.
 private final class Exchange: Sendable {
     private struct State {
+        /// The caller that waits for the head; `nil` before ``begin(_:)``, and once the caller has the head.
         var head: CheckedContinuation<TransportResponse, any Error>?
         var body: AsyncThrowingStream<Data, any Error>.Continuation?
+        /// The number of bytes of the body so far.
         var bytes = 0
-        /// Set if the request ended before anybody waited for its response.
-        var early: HoldfastError?
+        /// The failure of a request that has ended before ``begin(_:)``.
+        var earlyFailure: HoldfastError?
         var hasBegun = false
     }
 
@@ -136,15 +140,19 @@ private final class Exchange: Sendable {
         self.maximumBytes = maximumBytes
     }
 
+    /// Waits for the head of the response.
+    ///
+    /// - Parameter head: the caller, which is resumed with the response or a failure.
     func begin(_ head: CheckedContinuation<TransportResponse, any Error>) {
-        let early = state.withLock { state in
+        let failure = state.withLock { state in
             state.hasBegun = true
-            if state.early == nil { state.head = head }
-            return state.early
+            if state.earlyFailure == nil { state.head = head }
+            return state.earlyFailure
         }
-        if let early { head.resume(throwing: early) }
+        if let failure { head.resume(throwing: failure) }
     }
 
+    /// Passes the head of the response to the caller.
     func received(_ response: URLResponse) {
         guard let response = response as? HTTPURLResponse else { return }
         var fields: [String: String] = [:]
@@ -161,6 +169,7 @@ private final class Exchange: Sendable {
         head?.resume(returning: TransportResponse(status: response.statusCode, fields: fields, body: body))
     }
 
+    /// Passes a piece of the body to the caller, unless the body is too long.
     func received(_ data: Data) {
         let (body, isTooLong) = state.withLock { state in
             state.bytes += data.count
@@ -174,11 +183,17 @@ private final class Exchange: Sendable {
         }
     }
 
+    /// Ends the request.
+    ///
+    /// - Parameter error: `nil` after a complete response.
     func ended(_ error: HoldfastError?) {
         let failure = error ?? .unreachable("no response")
         let (head, body) = state.withLock { state in
-            defer { (state.head, state.body) = (nil, nil) }
-            if !state.hasBegun { state.early = failure }
+            defer {
+                state.head = nil
+                state.body = nil
+            }
+            if !state.hasBegun { state.earlyFailure = failure }
             return (state.head, state.body)
         }
         head?.resume(throwing: failure)

@@ -49,7 +49,8 @@ struct CopyCommand: ParsableCommand {
         return location
     }
 
-    /// Describes a table as it was read back from both databases: its name, its number of rows and their checksum.
+    /// Describes the comparison of a table: its name, and the number and checksum of its rows as they were read back,
+    /// once if both databases have the same.
     private func line(_ comparison: StoreCopy.Comparison) -> String {
         let name = comparison.table.rawValue.padded(to: 18)
         let sides = comparison.isEqual ? [comparison.source] : [comparison.source, comparison.target]
@@ -63,7 +64,7 @@ struct CopyCommand: ParsableCommand {
     }
 }
 
-/// Shows the progress of a copy on standard error: each second on a terminal, elsewhere every ten seconds.
+/// Shows the progress of ``CopyCommand`` on standard error: each second on a terminal, elsewhere every ten seconds.
 private final class CopiedRows {
     private let isTerminal = isatty(STDERR_FILENO) == 1
     private var shownAt = DispatchTime.now()

@@ -56,6 +56,8 @@ struct RestoreCommand: ParsableCommand {
         if let former = restored.former { print("the former database is now \(former)") }
     }
 
+    /// Begins another generation of the feed in a database that something else has restored. The cursors of readers are
+    /// then invalid, so that they copy the database anew.
     private func beginGeneration() throws {
         let location = try database.location(environment: ProcessInfo.processInfo.environment)
         if !location.isPostgreSQL, !FileManager.default.fileExists(atPath: location.text) {
@@ -80,7 +82,7 @@ struct RestoreCommand: ParsableCommand {
 private struct Backups {
     private let directory: String
 
-    /// - Returns: `nil` if the path is not that of a directory.
+    /// - Returns: `nil` if the path is not that of a directory, but of a single backup.
     /// - Throws: ``Failure`` if the path ends with a slash, but there is no such directory.
     init?(directory path: String) throws {
         var trimmed = path[...]
@@ -92,9 +94,12 @@ private struct Backups {
         directory = trimmed == "/" ? "" : String(trimmed)
     }
 
+    /// The path of a new backup, with the date.
     var newFile: String { "\(directory)/holdfast-\(Self.date()).db" }
 
-    /// - Throws: ``Failure`` if there is none.
+    /// The path of the newest backup.
+    ///
+    /// - Throws: ``Failure`` if there is no backup.
     var newest: String {
         get throws {
             let names = try FileManager.default.contentsOfDirectory(atPath: directory.isEmpty ? "/" : directory)
@@ -137,6 +142,9 @@ struct MigrateCommand: ParsableCommand {
         if let verify { try Self.verify(location, users: verify) }
     }
 
+    /// Decides for made-up users by each project, by the stored datafile and by the one that the next edit will store.
+    ///
+    /// - Throws: an exit status if any decision differs.
     private static func verify(_ location: DatabaseLocation, users: Int) throws {
         let store = try StoreFactory.open(location, isReadOnly: true)
         defer { store.close() }
@@ -162,35 +170,5 @@ struct MigrateCommand: ParsableCommand {
             differences += check.differences.count
         }
         if differences > 0 { throw ExitCode.failure }
-    }
-}
-
-/// Shows the progress of a copy on standard error once a second, if that is a terminal.
-final class CopyProgress {
-    private let timer: (any DispatchSourceTimer)?
-
-    init(of source: String, to copy: String) {
-        guard isatty(STDERR_FILENO) == 1 else {
-            timer = nil
-            return
-        }
-        let timer = DispatchSource.makeTimerSource()
-        timer.schedule(deadline: .now() + 1, repeating: 1)
-        timer.setEventHandler {
-            // The copy has no free pages, so it can be smaller than the source.
-            let text = "\(Self.mebibytes(copy)) of at most \(Self.mebibytes(source)) MiB\r"
-            OpenFile.printError(text)
-        }
-        timer.resume()
-        self.timer = timer
-    }
-
-    func finish() {
-        timer?.cancel()
-    }
-
-    private static func mebibytes(_ path: String) -> Int {
-        var status = stat()
-        return stat(path, &status) == 0 ? Int(status.st_size) >> 20 : 0
     }
 }

@@ -12,6 +12,7 @@ struct DefinitionFileOptions: ParsableArguments {
         help: .init("A file, YAML or JSON, or a directory of some; may be repeated.", valueName: "path"))
     var file: [String]
 
+    /// Reads the files.
     func read() throws -> DefinitionFiles { try DefinitionFiles(file) }
 }
 
@@ -83,18 +84,20 @@ struct PullCommand: ParsableCommand {
         } catch {
             throw Failure("the directory \(output) cannot be made: \(error)")
         }
-        let path = { (member: String) in "\(output)/\(member).yaml" }
-        try checkComments(DefinitionSet.members.map(path))
+        try checkComments(DefinitionSet.members.map { Self.path(of: $0, in: output) })
         for member in DefinitionSet.members {
             var single = JSONObject()
             single[member] = definitions[member] ?? []
-            let path = path(member)
+            let path = Self.path(of: member, in: output)
             // A file of an earlier pull must not keep definitions that are gone from the server.
             if single[member] != [] || FileManager.default.fileExists(atPath: path) {
                 try OpenFile.write(text(single), to: path)
             }
         }
     }
+
+    /// Returns the path of the file for one kind of definitions.
+    private static func path(of member: String, in directory: String) -> String { "\(directory)/\(member).yaml" }
 
     /// - Throws: ``Failure`` if a file has comments, which would be lost.
     private func checkComments(_ paths: [String]) throws {
@@ -113,17 +116,6 @@ struct PullCommand: ParsableCommand {
         var shown = JSONObject()
         for member in definitions where member.value != [] { shown[member.key] = member.value }
         return shown.isEmpty ? "" : YAMLWriter.text(.object(shown))
-    }
-}
-
-extension OpenFile {
-    /// Replaces the content of a file atomically: after an error the file is unchanged.
-    static func write(_ text: String, to path: String) throws {
-        do {
-            try Data(text.utf8).write(to: URL(fileURLWithPath: path), options: .atomic)
-        } catch {
-            throw Failure("\(path) cannot be written: \(error)")
-        }
     }
 }
 

@@ -2,11 +2,12 @@ import ArgumentParser
 import HoldfastCore
 import JSON
 
-/// What a server responds when it applies definitions, or shows what applying them would change. `holdfast plan`,
-/// `apply` and `promote` print it.
+/// The changes of definitions, as a server responds when it applies them or previews their application. `holdfast
+/// plan`, `apply` and `promote` print them.
 struct DefinitionPlan {
     private let response: JSONObject
-    /// Whether the ids of experiments were removed, so that the hash splits users differently.
+    /// Whether the ids of experiments were removed. New experiments then get new ids, by which the hash splits users
+    /// differently.
     private let splitsAnew: Bool
 
     /// Reads the response to a preview.
@@ -29,13 +30,15 @@ struct DefinitionPlan {
         self.init(response, splitsAnew: splitsAnew)
     }
 
-    /// The version of the definitions that were compared.
+    /// The version of the server's definitions that were compared.
     var basis: String { response["basis"]?.string ?? "" }
 
     private var changes: [JSONObject] { (response["changes"]?.array ?? []).compactMap(\.object) }
 
+    /// Whether nothing changes.
     var isEmpty: Bool { changes.isEmpty }
 
+    /// The server's warnings, each with the pointer to the member that it concerns.
     var warnings: [(pointer: JSONPointer, text: String)] {
         (response["warnings"]?.array ?? []).compactMap(\.object).map {
             (JSONPointer(string: $0["pointer"]?.string ?? ""), $0["message"]?.string ?? "")
@@ -44,10 +47,11 @@ struct DefinitionPlan {
 
     // MARK: Text
 
-    /// What happens to an element.
+    /// The change of an element.
     private enum Action: String {
         case create, change, remove
 
+        /// The sign before the element in a text.
         var sign: String {
             switch self {
             case .create: "+"
@@ -115,7 +119,7 @@ struct DefinitionPlan {
             "will wait for the approval of another person: changes the running \(experiments.joined(separator: ", "))\n"
     }
 
-    /// The number of enrolled users who would move, with the causes.
+    /// The numbers of enrolled users who would move, with the causes.
     private var movesText: String {
         let moves = response["moves"]?.object
         let users = moves?["users"]?.integer ?? 0
@@ -133,71 +137,8 @@ struct DefinitionPlan {
         return text
     }
 
+    /// Returns a value as JSON; `none` for a missing one.
     private static func text(_ value: JSONValue?) -> String {
         value.map { $0.isNull ? "none" : String(decoding: $0.encoded(), as: UTF8.self) } ?? "none"
-    }
-}
-
-/// A plan in a file, which `holdfast apply` applies if the definitions have not changed since.
-struct StoredPlan {
-    private let object: JSONObject
-    /// The path of the file for errors; empty for a plan that was not read from one.
-    private let path: String
-
-    /// - Parameters:
-    ///   - basis: the version of the server's definitions that were compared.
-    ///   - query: the query parameters with which the plan was made.
-    ///   - sdkKey: the project; `nil` for the default one.
-    init(_ definitions: JSONValue, _ basis: String, _ query: [String], _ sdkKey: String?) {
-        var object = JSONObject()
-        object["holdfast_plan"] = 1
-        object["basis"] = .string(basis)
-        object["sdk_key"] = sdkKey.map { .string($0) } ?? .null
-        object["query"] = .array(query.map { .string($0) })
-        object["definitions"] = definitions
-        self.object = object
-        path = ""
-    }
-
-    /// Reads a plan from a file.
-    ///
-    /// - Throws: ``Failure`` if the file is not a plan.
-    init(readFrom path: String) throws {
-        let content: [UInt8]
-        do {
-            content = try OpenFile.content(of: path)
-        } catch {
-            throw Failure("\(path) cannot be read: \(error)")
-        }
-        guard let object = (try? JSONParser().parse(content))?.object, object["holdfast_plan"] == 1 else {
-            throw Failure("\(path) must be a plan that 'holdfast plan --out' has written; name definitions with -f")
-        }
-        self.object = object
-        self.path = path
-    }
-
-    func write(to path: String) throws {
-        try OpenFile.write(String(decoding: JSONValue.object(object).encoded(), as: UTF8.self) + "\n", to: path)
-    }
-
-    /// Sends the definitions, if those of the server have not changed since the plan was made.
-    ///
-    /// - Throws: ``Failure`` if the plan is for another project, or if the definitions have changed since.
-    func apply(to client: ServerClient, sdkKey: String?, moves: String) throws -> JSONValue {
-        let planned = object["sdk_key"]?.string
-        guard planned == sdkKey else {
-            throw Failure(
-                "\(path) must be applied to the project that it was made for, \(planned ?? "the default one"); got "
-                    + (sdkKey ?? "the default one"))
-        }
-        let query = (object["query"]?.array ?? []).compactMap(\.string) + ["moves=\(moves)"]
-        do {
-            return try client.send(
-                "PUT", "/v1/definitions?" + query.joined(separator: "&"), body: object["definitions"],
-                ifMatch: object["basis"]?.string ?? "")
-        } catch let refusal as ServerRefusal where refusal.status == 412 {
-            throw Failure(
-                "the definitions must be as they were when \(path) was made; they have changed since: plan again")
-        }
     }
 }

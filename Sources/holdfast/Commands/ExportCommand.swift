@@ -7,8 +7,8 @@ import JSON
 import Storage
 import StorageSQLite
 
-/// Exports records as NDJSON. Each kind has a subcommand: those that read a database are in this file, those that ask a
-/// server are in `ServerExportCommands.swift`.
+/// Exports records as NDJSON. Each kind has a subcommand. The subcommands that read a database are in this file, the
+/// subcommands that ask a server in `ServerExportCommands.swift`.
 struct ExportCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "export",
@@ -172,35 +172,5 @@ extension BackgroundSession {
         let state = try wait { $0.read(.projects(ifChangedSince: -1, datafilesAfter: .max), $1) }
         guard let state else { throw Failure("the database has no projects' state") }
         return state
-    }
-}
-
-/// Shows a count on standard error while a long command runs, if that is a terminal.
-final class Progress {
-    private let verb: String
-    private let isShown = isatty(STDERR_FILENO) == 1
-    private var count = 0
-    /// The count that was shown last.
-    private var shown = 0
-    /// The number of elements between two updates.
-    private static let step = 10_000
-
-    init(_ verb: String) {
-        self.verb = verb
-    }
-
-    func add(_ number: Int) {
-        count += number
-        guard isShown, count - shown >= Self.step else { return }
-        shown = count
-        show(end: "\r")
-    }
-
-    func finish() {
-        if isShown, count > 0 { show(end: "\n") }
-    }
-
-    private func show(end: String) {
-        OpenFile.printError("\(verb) \(count) profiles\(end)")
     }
 }

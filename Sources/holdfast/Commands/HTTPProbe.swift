@@ -1,7 +1,7 @@
 import Glibc
 
-/// Makes one small blocking request, so that `holdfast health` and `holdfast demo` need no HTTP
-/// library, and a container needs no curl.
+/// Sends small blocking HTTP/1.0 requests, so that `holdfast health` and `holdfast demo` need no HTTP library, and a
+/// container needs no curl.
 struct HTTPProbe {
     struct Response {
         let status: Int
@@ -13,6 +13,7 @@ struct HTTPProbe {
     /// The time limit for the whole exchange.
     let seconds: Double
 
+    /// The size in bytes at which a response is cut off.
     private static let longestResponse = 64 * 1024
 
     /// - Throws: ``Failure`` when the server cannot be reached, is too slow, or does not respond with HTTP.
@@ -77,7 +78,7 @@ struct HTTPProbe {
         let rest = (deadline - ContinuousClock.now).components
         let microseconds = rest.attoseconds / 1_000_000_000_000
         // A timeout of 0 would mean no limit.
-        guard rest.seconds > 0 || rest.seconds == 0 && microseconds > 0 else { throw Failure("no response in time") }
+        guard rest.seconds > 0 || (rest.seconds == 0 && microseconds > 0) else { throw Failure("no response in time") }
         var limit = timeval(tv_sec: Int(rest.seconds), tv_usec: Int(microseconds))
         for option in [SO_RCVTIMEO, SO_SNDTIMEO] {
             setsockopt(descriptor, SOL_SOCKET, option, &limit, socklen_t(MemoryLayout<timeval>.size))

@@ -42,7 +42,9 @@ struct HealthCommand: ParsableCommand {
         print(response.body, terminator: response.body.last?.isNewline == true ? "" : "\n")
     }
 
-    /// Returns the address of a server that is configured by the same environment.
+    /// Returns the URL of a server that is configured by the same environment.
+    ///
+    /// - Throws: ``Failure`` if the kernel chooses the port, which cannot be known.
     static func defaultAddress(_ settings: Settings) throws -> String {
         var listen = ServeConfiguration().http.address
         settings.apply(nil, "listen", to: &listen)
@@ -53,6 +55,7 @@ struct HealthCommand: ParsableCommand {
                 "--url must say where the server is: HOLDFAST_LISTEN is '\(listen)', for a port that the kernel chooses"
             )
         }
+        // A server that listens on all addresses is reached by loopback.
         let reachable =
             switch "\(address)" {
             case "0.0.0.0:\(port)": "127.0.0.1:\(port)"

@@ -22,7 +22,7 @@ struct ApplyingOptions: ParsableArguments {
             valueName: "policy"))
     var share = "refuse"
 
-    /// Returns the query parameters for these options.
+    /// Returns the query parameters of the requests.
     func query() throws -> [String] {
         guard let policy = ["refuse", "allow"].first(where: { $0 == share }) else {
             throw Failure("--share must be 'allow' or 'refuse'; got '\(share)'")
@@ -34,7 +34,7 @@ struct ApplyingOptions: ParsableArguments {
     }
 }
 
-/// Shows what applying files would change.
+/// Shows the changes that applying files would make.
 struct PlanCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "plan",
@@ -107,26 +107,27 @@ struct ApplyCommand: ParsableCommand {
         }
         let client = try server.client()
         let query = try applying.query()
-        let files = try file.isEmpty ? nil : DefinitionFiles(file)
-        let response: JSONValue
         if let plan {
             guard query.isEmpty, !applying.newIds else {
                 throw Failure("a plan has its own options; got some besides --moves")
             }
-            response = try StoredPlan(readFrom: plan).apply(to: client, sdkKey: server.projectKey(), moves: moves)
-        } else if let files {
+            let stored = try StoredPlan(readFrom: plan)
+            let response = try stored.apply(to: client, sdkKey: server.projectKey(), moves: moves)
+            // The files from which the plan was made are not known, so warnings have no places.
+            for warning in try report(response).warnings { OpenFile.printError("warning: \(warning.text)\n") }
+        } else {
+            let files = try DefinitionFiles(file)
             let set = try files.set(withoutIDs: applying.newIds)
-            response = try files.send(set, to: client, "PUT", "/v1/definitions", query + ["moves=\(moves)"])
-        } else {
-            return
+            let response = try files.send(set, to: client, "PUT", "/v1/definitions", query + ["moves=\(moves)"])
+            files.print(try report(response).warnings)
         }
-        let plan = try DefinitionPlan(applied: response, splitsAnew: applying.newIds)
-        print(plan.text(isDone: true), terminator: "")
-        if let files {
-            files.print(plan.warnings)
-        } else {
-            plan.warnings.forEach { OpenFile.printError("warning: \($0.text)\n") }
-        }
+    }
+
+    /// Prints what was changed.
+    private func report(_ response: JSONValue) throws -> DefinitionPlan {
+        let applied = try DefinitionPlan(applied: response, splitsAnew: applying.newIds)
+        print(applied.text(isDone: true), terminator: "")
+        return applied
     }
 
     /// Checks the value of `--moves`, also for ``PromoteCommand``.
@@ -161,55 +162,5 @@ extension DefinitionFiles {
             guard faults.isEmpty else { throw DefinitionFaults(describe(refusal.faults)) }
             throw Failure(refusal.description)
         }
-    }
-}
-
-extension DefinitionSet {
-    /// Returns the set without the ids of experiments and variations, and without members that depend on them.
-    ///
-    /// - Parameter known: removes the ids only of experiments whose keys this set has; `nil` for all experiments.
-    func withoutIDs(of known: DefinitionSet? = nil) -> DefinitionSet {
-        // A rule of a flag that is an experiment has the experiment's key.
-        let keys = known.map { known in
-            Set(known[.experiments].map(\.key.string) + known[.flags].flatMap { Self.rules($0).compactMap(Self.key) })
-        }
-        var set = self
-        set[.experiments] = self[.experiments].map { element in
-            guard keys?.contains(element.key.string) ?? true else { return element }
-            var element = element
-            element.object["id"] = nil
-            element.object["traffic_allocation"] = nil
-            if let variations = element.object["variations"]?.array {
-                element.object["variations"] = .array(variations.map { Self.withoutID($0) })
-            }
-            return element
-        }
-        set[.flags] = self[.flags].map { element in
-            guard element.object["rules"]?.array != nil else { return element }
-            var element = element
-            element.object["rules"] = .array(
-                Self.rules(element).map { rule in
-                    if let keys, let key = Self.key(rule), !keys.contains(key) { return rule }
-                    return Self.withoutExperimentID(rule)
-                })
-            return element
-        }
-        return set
-    }
-
-    private static func withoutExperimentID(_ rule: JSONValue) -> JSONValue {
-        guard var object = rule.object, let experiment = object["experiment"] else { return rule }
-        object["experiment"] = withoutID(experiment)
-        return .object(object)
-    }
-
-    private static func rules(_ flag: Element) -> [JSONValue] { flag.object["rules"]?.array ?? [] }
-
-    private static func key(_ rule: JSONValue) -> String? { rule.object?["key"]?.string }
-
-    private static func withoutID(_ value: JSONValue) -> JSONValue {
-        guard var object = value.object else { return value }
-        object["id"] = nil
-        return .object(object)
     }
 }

@@ -42,29 +42,24 @@ struct PromoteCommand: ParsableCommand {
     @OptionGroup var applying: ApplyingOptions
 
     func run() throws {
-        try ApplyCommand.check(moves: moves)
-        guard !apply || out == nil else {
-            throw Failure("--out writes a plan that is applied later; it cannot be used with --apply")
-        }
-        guard selection.isEmpty || !applying.prune else {
-            throw Failure("--prune removes what the source lacks; it cannot be used with a selection")
-        }
-        let source = try Place(from, "from", server)
-        let target = try Place(to, "to", server)
+        try checkOptions()
+        let source = try ProjectAddress(from, "from", server)
+        let target = try ProjectAddress(to, "to", server)
         guard source.name != target.name else {
             throw Failure("--from and --to must differ; got '\(from)' twice")
         }
         let query = try applying.query()
         let sourceClient = try source.client()
         let targetClient = try target.client()
-        var set = try Self.definitions(of: sourceClient, from)
-        let known = try Self.definitions(of: targetClient, to)
-        if !selection.isEmpty { set = try select(from: set) }
+        let sourceSet = try Self.definitions(of: sourceClient, from)
+        let targetSet = try Self.definitions(of: targetClient, to)
+        let selected = try selection.isEmpty ? sourceSet : select(from: sourceSet)
         // Assignments are stored by experiment id, for all projects of a server. Copies on the same server therefore
         // get new ids, unless the projects are to share their users.
         let isShared = applying.share == "allow"
-        let splitsAnew = applying.newIds || source.server == target.server && !isShared
-        set = splitsAnew ? set.withoutIDs() : set.withoutIDs(of: known)
+        let splitsAnew = applying.newIds || (source.server == target.server && !isShared)
+        // Experiments that the target has already keep the ids of the target.
+        let set = splitsAnew ? selected.withoutIDs() : selected.withoutIDs(of: targetSet)
         do {
             try promote(set, to: target, targetClient, query, splitsAnew: splitsAnew)
         } catch let refusal as ServerRefusal {
@@ -72,12 +67,26 @@ struct PromoteCommand: ParsableCommand {
         }
     }
 
-    /// Compares the definitions with those of the target. Applies them, or prints what would change.
+    /// - Throws: ``Failure`` if an option is invalid, or if two options exclude each other.
+    private func checkOptions() throws(Failure) {
+        try ApplyCommand.check(moves: moves)
+        guard !apply || out == nil else {
+            throw Failure("--out writes a plan that is applied later; it cannot be used with --apply")
+        }
+        guard selection.isEmpty || !applying.prune else {
+            throw Failure("--prune removes what the source lacks; it cannot be used with a selection")
+        }
+    }
+
+    /// Compares the definitions with the target's. Applies them, or prints the changes without applying them.
+    ///
+    /// - Parameter splitsAnew: whether the ids of all experiments were removed, so that the hash splits users
+    ///   differently.
     private func promote(
-        _ set: DefinitionSet, to target: Place, _ client: ServerClient, _ query: [String], splitsAnew: Bool
+        _ set: DefinitionSet, to target: ProjectAddress, _ client: ServerClient, _ query: [String], splitsAnew: Bool
     ) throws {
         let plan = DefinitionPlan(
-            try client.send("POST", Self.target("/v1/definitions/preview", query), body: set.json),
+            try client.send("POST", Self.path("/v1/definitions/preview", query), body: set.json),
             splitsAnew: splitsAnew)
         for warning in plan.warnings { OpenFile.printError("warning: \(warning.text)\n") }
         guard apply, !plan.isEmpty else {
@@ -88,12 +97,12 @@ struct PromoteCommand: ParsableCommand {
         }
         // `If-Match` ensures that the definitions have not changed since the comparison.
         let response = try client.send(
-            "PUT", Self.target("/v1/definitions", query + ["moves=\(moves)"]), body: set.json, ifMatch: plan.basis)
+            "PUT", Self.path("/v1/definitions", query + ["moves=\(moves)"]), body: set.json, ifMatch: plan.basis)
         print(try DefinitionPlan(applied: response, splitsAnew: splitsAnew).text(isDone: true), terminator: "")
     }
 
-    /// Returns a path with its query.
-    private static func target(_ path: String, _ query: [String]) -> String {
+    /// Returns a path with query parameters.
+    private static func path(_ path: String, _ query: [String]) -> String {
         query.isEmpty ? path : "\(path)?\(query.joined(separator: "&"))"
     }
 
@@ -124,33 +133,44 @@ struct PromoteCommand: ParsableCommand {
 
     // MARK: Selection
 
-    /// Returns the selected definitions. A selected flag brings the experiments that its rules name.
+    /// Returns the selected definitions, and the experiments that the rules of selected flags name.
     private func select(from set: DefinitionSet) throws -> DefinitionSet {
         var selected = DefinitionSet()
         for name in selection {
-            let parts = name.split(separator: ":", maxSplits: 1).map(String.init)
-            let nouns = DefinitionSet.Kind.allCases.filter { $0 != .groups && $0 != .webhooks }
-            guard parts.count == 2, let kind = nouns.first(where: { $0.noun == parts[0] }) else {
-                throw Failure(
-                    "what to carry must be KIND:KEY with a kind of \(nouns.map(\.noun).joined(separator: ", ")); got "
-                        + "'\(name)'")
-            }
-            guard let element = set[kind].first(where: { $0.key.string == parts[1] }) else {
-                let nearest = Spelling.nearest(to: parts[1], among: set[kind].map(\.key.string))
-                throw Failure(
-                    "\(from) must have the \(parts[0]) '\(parts[1])'; it has none"
-                        + (nearest.map { "; did you mean '\($0)'?" } ?? ""))
-            }
+            let (kind, element) = try find(name, in: set)
             Self.add(element, to: &selected[kind])
             guard kind == .flags else { continue }
             let rules = (element.object["rules"]?.array ?? []).compactMap { $0.object?["key"]?.string }
-            for part in set[.experiments] where rules.contains(part.key.string) {
-                Self.add(part, to: &selected[.experiments])
+            for experiment in set[.experiments] where rules.contains(experiment.key.string) {
+                Self.add(experiment, to: &selected[.experiments])
             }
         }
         return selected
     }
 
+    /// Returns the definition that an argument names as `KIND:KEY`.
+    ///
+    /// - Throws: ``Failure`` if the argument has another form, or if the source has no such definition.
+    private func find(
+        _ name: String, in set: DefinitionSet
+    ) throws(Failure) -> (kind: DefinitionSet.Kind, element: DefinitionSet.Element) {
+        let parts = name.split(separator: ":", maxSplits: 1).map(String.init)
+        let kinds = DefinitionSet.Kind.allCases.filter { $0 != .groups && $0 != .webhooks }
+        guard parts.count == 2, let kind = kinds.first(where: { $0.noun == parts[0] }) else {
+            throw Failure(
+                "what to carry must be KIND:KEY with a kind of \(kinds.map(\.noun).joined(separator: ", ")); got "
+                    + "'\(name)'")
+        }
+        guard let element = set[kind].first(where: { $0.key.string == parts[1] }) else {
+            let nearest = Spelling.nearest(to: parts[1], among: set[kind].map(\.key.string))
+            throw Failure(
+                "\(from) must have the \(parts[0]) '\(parts[1])'; it has none"
+                    + (nearest.map { "; did you mean '\($0)'?" } ?? ""))
+        }
+        return (kind, element)
+    }
+
+    /// Adds a definition unless it is in the list.
     private static func add(_ element: DefinitionSet.Element, to list: inout [DefinitionSet.Element]) {
         if !list.contains(element) { list.append(element) }
     }
@@ -158,9 +178,10 @@ struct PromoteCommand: ParsableCommand {
 
 extension PromoteCommand {
     /// A project of a server, as `--from` and `--to` name it.
-    fileprivate struct Place {
+    fileprivate struct ProjectAddress {
         /// The URL of the server; `nil` for the one of ``ServerOptions``.
         let server: String?
+        /// The project; `nil` for the server's default project.
         let sdkKey: String?
         private let option: String
         private let options: ServerOptions
@@ -187,6 +208,7 @@ extension PromoteCommand {
         /// Identifies the project, for comparing both.
         var name: String { "\(server ?? "")#\(sdkKey ?? "")" }
 
+        /// Returns a client for the project, with the token of the option's variable or of `HOLDFAST_TOKEN`.
         func client() throws -> ServerClient {
             try options.client(at: server, sdkKey: sdkKey, tokenSetting: "\(option)-token")
         }

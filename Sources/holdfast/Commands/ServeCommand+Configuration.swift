@@ -29,7 +29,7 @@ extension ServeCommand {
         try settings.apply(eventLoops, "event-loops", in: 1...128, to: &result.http.eventLoops)
         try settings.apply(reusePort, "reuse-port", to: &result.http.sharesAddress)
         // The cache of an edge is smaller by default, because it shares the host with the app.
-        if result.upstream != nil { result.cacheSize = ByteCount(bytes: 48 << 20) }
+        if result.upstream != nil { result.cacheSize = ByteCount(bytes: 48 * ByteCount.MiB) }
         try settings.apply(cacheSize, "cache-size", in: 0...Self.memory, to: &result.cacheSize)
         try settings.apply(
             checkpointSize, "checkpoint-size", in: 64 * ByteCount.KiB...ByteCount.GiB, to: &result.checkpointSize)
@@ -52,6 +52,7 @@ extension ServeCommand {
 
     // MARK: Parts
 
+    /// Reads the settings of the store.
     private func apply(_ settings: Settings, to store: inout StoreSettings) throws {
         try profiles.apply(settings, to: &store.rules)
         try settings.apply(readOnly, "read-only", to: &store.isReadOnly)
@@ -72,6 +73,8 @@ extension ServeCommand {
         try settings.apply(maxWriteWait, "max-write-wait", to: &store.waitingSeconds)
     }
 
+    /// Reads the collector of traces.
+    ///
     /// - Returns: `nil` if requests are not traced.
     private func traces(_ settings: Settings) throws -> TraceCollector? {
         var url: String?
@@ -91,6 +94,8 @@ extension ServeCommand {
         return collector
     }
 
+    /// Reads the identity provider.
+    ///
     /// - Returns: `nil` if no identity provider signs people in.
     private func identity(_ settings: Settings) throws -> IdentitySource? {
         var keys: String?
@@ -107,10 +112,10 @@ extension ServeCommand {
         settings.apply(oidcClientId, "oidc-client-id", to: &client)
         settings.apply(oidcScopes, "oidc-scopes", to: &clientScopes)
         if required.audience.isEmpty, let client { required.audience = client }
-        // Whether each of the settings is given that are required together.
-        let isGiven = [scopes ?? "", required.issuer, required.audience].map { !$0.isEmpty }
-        guard isGiven.contains(true) || keys != nil else { return nil }
-        guard let scopes, !isGiven.contains(false) else {
+        // These three settings must be given together.
+        let isEachGiven = [scopes ?? "", required.issuer, required.audience].map { !$0.isEmpty }
+        guard isEachGiven.contains(true) || keys != nil else { return nil }
+        guard let scopes, !isEachGiven.contains(false) else {
             throw Failure(
                 "--jwt-issuer, --jwt-audience and --jwt-scopes must be given together, perhaps with --jwt-keys; one is "
                     + "missing")
@@ -122,6 +127,8 @@ extension ServeCommand {
             keys: keys, scopes: scopes, settings: required, client: client.map { ($0, clientScopes) })
     }
 
+    /// Reads the upstream of an edge.
+    ///
     /// - Returns: `nil` for a server that is not an edge.
     private func edge(_ settings: Settings) throws -> EdgeConfiguration? {
         var url: String?
@@ -154,6 +161,8 @@ extension ServeCommand {
         return result
     }
 
+    /// Checks the address of the upstream.
+    ///
     /// - Throws: ``Failure`` if the text cannot be the address of a server.
     private static func expectUpstream(_ url: String) throws {
         let target = URL(string: url, encodingInvalidCharacters: false)
@@ -180,7 +189,9 @@ extension ServeCommand {
         }
     }
 
+    /// Reads how long and how much the feed keeps; a retention of 0 turns the feed off.
     private func feed(_ settings: Settings) throws -> FeedMode {
+        // A week.
         var retention = 7.0 * 86_400
         try settings.apply(orNone: feedRetention, "feed-retention", to: &retention)
         var size = ByteCount(bytes: ByteCount.GiB)
@@ -189,6 +200,7 @@ extension ServeCommand {
             ? .off : .kept(for: TimeSpan(seconds: retention), bytes: Int64(size.bytes))
     }
 
+    /// Reads the settings of the services.
     private func apply(_ settings: Settings, to services: inout Services.Options) throws {
         try settings.apply(corsOrigins, "cors-origins", to: &services.allowedOrigins)
         try settings.apply(allowedHosts, "allowed-hosts", to: &services.allowedHosts)
@@ -204,6 +216,7 @@ extension ServeCommand {
         try settings.apply(trustedProxies, "trusted-proxies", to: &services.trustedProxies)
     }
 
+    /// Reads the settings of webhooks.
     private func apply(_ settings: Settings, to webhooks: inout WebhookOptions) throws {
         try settings.apply(
             webhookPrivateAddresses, "webhook-private-addresses", to: &webhooks.allowsPrivateAddresses)
@@ -223,6 +236,7 @@ extension ServeCommand {
         if url.hasSuffix("/") { webhooks.publicURL = String(url.dropLast()) }
     }
 
+    /// Reads the limits of connections, requests and responses.
     private func apply(_ settings: Settings, to limits: inout Limits) throws {
         try settings.apply(maxConnections, "max-connections", in: 1...1_000_000, to: &limits.connections)
         func applySize(_ option: String?, _ name: String, in range: ClosedRange<Int>, to bytes: inout Int) throws {
@@ -241,19 +255,5 @@ extension ServeCommand {
         try settings.apply(idleTimeout, "idle-timeout", to: &limits.idleSeconds)
         try settings.apply(writeTimeout, "write-timeout", to: &limits.writeSeconds)
         try settings.apply(maxLoopDelay, "max-loop-delay", to: &limits.loopDelaySeconds)
-    }
-}
-
-/// The token of an edge for its upstream.
-enum UpstreamToken {
-    /// Reads the token from a file.
-    static func read(path: String) throws -> String { try check(TokenFile.secret(path: path)) }
-
-    /// - Throws: ``Failure`` if the token cannot be sent in a header field.
-    static func check(_ token: String) throws -> String {
-        guard token.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
-            throw Failure("the token for the upstream must have no spaces and control characters")
-        }
-        return token
     }
 }

@@ -4,7 +4,7 @@ import FoundationEssentials
 import HoldfastCore
 import JSON
 
-/// Finds flags and experiments that code no longer needs, and those whose keys do not occur in code.
+/// Finds flags and experiments that code no longer needs, whose keys do not occur in code, or that nobody uses.
 struct StaleCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "stale",
@@ -34,28 +34,39 @@ struct StaleCommand: ParsableCommand {
             elements.map { ($0.key.string, Self.decision(of: $0.object)) }, uniquingKeysWith: { $0 ?? $1 })
         var search = CodeSearch(Set(decided.keys))
         for directory in code { try search.read(directory) }
-        var found = false
-        func report(_ finding: String, at places: [String] = []) {
-            print(finding)
-            for place in places { print("    \(place)") }
-            found = true
-        }
+        var hasFindings = false
         for (key, decision) in decided.sorted(by: { $0.key < $1.key }) {
             let places = search.places[key] ?? []
-            if let unused, unusedFlags.contains(key) { report("\(key): nobody has used it for \(unused)", at: places) }
-            if code.isEmpty { continue }
-            if places.isEmpty, decision?.isArchived != true {
-                report("\(key): no code names it")
-            } else if let decision, !places.isEmpty {
-                report("\(key): \(decision.text)", at: places)
+            let isUnused = unusedFlags.contains(key)
+            for finding in findings(about: key, decision, isUnused: isUnused, isInCode: !places.isEmpty) {
+                print(finding)
+                for place in places { print("    \(place)") }
+                hasFindings = true
             }
         }
-        if found { throw ExitCode(2) }
+        if hasFindings { throw ExitCode(2) }
+    }
+
+    /// Returns what is stale about a flag or an experiment.
+    private func findings(
+        about key: String, _ decision: FinalDecision?, isUnused: Bool, isInCode: Bool
+    ) -> [String] {
+        var findings: [String] = []
+        if let unused, isUnused { findings.append("\(key): nobody has used it for \(unused)") }
+        if code.isEmpty { return findings }
+        if let decision, isInCode {
+            findings.append("\(key): \(decision.text)")
+        } else if !isInCode, decision?.isArchived != true {
+            findings.append("\(key): no code names it")
+        }
+        return findings
     }
 
     /// What all users get from a flag or experiment that code need no longer evaluate.
     private struct FinalDecision {
+        /// The decision, for people.
         let text: String
+        /// Archived elements need not occur in code.
         var isArchived = false
     }
 
@@ -85,10 +96,9 @@ struct StaleCommand: ParsableCommand {
         for rule in (flag["rules"]?.array ?? []).map(\.object) {
             guard let variation = rule?["variation"]?.string else { return nil }
             variations.insert(variation)
-            // Later rules are not reached: this one has all users.
-            if rule?["audience"] == nil, rule?["traffic"]?.double == 100 {
-                return variations.count == 1 ? variation : nil
-            }
+            // A rule for all users is the last one that is reached.
+            let isForAll = rule?["audience"] == nil && rule?["traffic"]?.double == 100
+            if isForAll { return variations.count == 1 ? variation : nil }
         }
         if let otherwise = flag["otherwise"]?.string { variations.insert(otherwise) }
         return variations.count == 1 ? variations.first : nil

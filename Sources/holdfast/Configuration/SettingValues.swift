@@ -1,6 +1,7 @@
 import Chronology
 
-// The types of settings that are numbers with a unit or a range.
+// The types of settings that are numbers with a unit or a range. Each reads the text that a person writes, and
+// describes itself in the same form.
 
 /// A number from 0 to 1.
 struct Probability: Setting {
@@ -20,6 +21,7 @@ struct Probability: Setting {
 struct Period: Comparable {
     let seconds: Double
 
+    /// The time as the type that the stores use.
     var span: TimeSpan { TimeSpan(seconds: seconds) }
 
     init(seconds: Double) {
@@ -39,6 +41,7 @@ struct Period: Comparable {
         return nil
     }
 
+    /// One millisecond, the smallest unit.
     static let shortest = Period(seconds: 0.001)
     /// A hundred years.
     static let longest = Period(seconds: 86_400 * 36_500)

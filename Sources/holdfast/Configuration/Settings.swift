@@ -10,7 +10,7 @@ import HoldfastCore
 /// have ranges. Errors name the option or the variable, whichever was given.
 final class Settings {
     let environment: [String: String]
-    /// The names of all settings read so far, whether given or not.
+    /// The names of all settings read so far, whether given or not. Other variables are unknown.
     private(set) var names: Set<String> = []
 
     init(environment: [String: String]) {
@@ -45,7 +45,8 @@ final class Settings {
         try apply(option, name, Value.form, to: &value) { text in Value(setting: text).map { .some($0) } }
     }
 
-    /// Reads a time in seconds; `0` and `0s` mean none.
+    /// Reads a time in seconds; `0` and `0s` mean none. They are shorter than the shortest ``Period``, so they are read
+    /// separately.
     func apply(orNone option: String?, _ name: String, to seconds: inout Double) throws {
         if let given = text(option, name), ["0", "0s"].contains(given) {
             seconds = 0
@@ -62,8 +63,9 @@ final class Settings {
 
     /// Reads a size in a range of bytes.
     func apply(_ option: String?, _ name: String, in range: ClosedRange<Int>, to value: inout ByteCount) throws {
-        let (least, most) = (ByteCount(bytes: range.lowerBound), ByteCount(bytes: range.upperBound))
-        try apply(option, name, "a size from \(least) to \(most), such as 16KiB or 64MiB", to: &value) {
+        let minimum = ByteCount(bytes: range.lowerBound)
+        let maximum = ByteCount(bytes: range.upperBound)
+        try apply(option, name, "a size from \(minimum) to \(maximum), such as 16KiB or 64MiB", to: &value) {
             ByteCount(setting: $0).flatMap { range.contains($0.bytes) ? $0 : nil }
         }
     }

@@ -15,7 +15,7 @@ struct DefinitionFiles {
     private(set) var problems: [String] = []
     /// The places of the elements of ``object``, by their indices.
     private var origins: [DefinitionSet.Kind: [Origin]] = [:]
-    /// The places of the elements by their keys, which may occur once.
+    /// The places of the elements by their keys. A second element with the same key is a problem.
     private var originsByKey: [DefinitionSet.Kind: [String: Origin]] = [:]
     /// The place of the project's description.
     private var project: Origin?
@@ -27,7 +27,8 @@ struct DefinitionFiles {
         /// The place in the document.
         let place: JSONPointer
 
-        /// Returns `FILE:LINE` of a member of the element; of the nearest member around it if its line is unknown.
+        /// Returns `FILE:LINE` of a member of the element. If the line of the member is unknown, the nearest value
+        /// around it counts.
         func description(_ rest: JSONPointer = []) -> String {
             var pointer = place.appending(rest).string
             while document.lines[pointer] == nil, let slash = pointer.lastIndex(of: "/") {
@@ -80,7 +81,7 @@ struct DefinitionFiles {
 
     // MARK: Reading
 
-    /// Returns the files of a directory, including those in its directories; for a file, the file.
+    /// Returns the files of a directory and of the directories in it; for a path of a file, only that file.
     private static func files(at path: String) throws -> [String] {
         guard FileManager.default.fileExists(atPath: path) else { throw Failure("there is no file \(path)") }
         guard FileManager.default.directoryExists(atPath: path) else { return [path] }
@@ -97,6 +98,7 @@ struct DefinitionFiles {
         }
     }
 
+    /// Adds the documents of a file. A file that cannot be parsed is a problem, and does not end the reading.
     private mutating func read(_ file: String) throws {
         let content: [UInt8]
         do {
@@ -113,6 +115,7 @@ struct DefinitionFiles {
         }
     }
 
+    /// Parses the documents of a file.
     private static func documents(_ content: [UInt8], isJSON: Bool) throws -> [YAMLDocument] {
         guard isJSON else { return try YAMLReader.documents(content) }
         // JSON is read as YAML if possible, because the YAML reader determines the lines of values.
@@ -156,6 +159,7 @@ struct DefinitionFiles {
         }
     }
 
+    /// Adds an element with its place.
     private mutating func add(_ element: JSONValue, _ kind: DefinitionSet.Kind, _ origin: Origin) {
         if let key = element.object?[kind.keyMember]?.string {
             if let first = originsByKey[kind]?[key] {

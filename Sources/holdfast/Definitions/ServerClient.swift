@@ -22,7 +22,7 @@ struct ServerOptions: ParsableArguments {
     /// - Parameters:
     ///   - other: the URL of another server; `nil` for the one of the options.
     ///   - sdkKey: the project of all requests; `nil` for the server's default project.
-    ///   - tokenSetting: a setting whose token replaces that of `HOLDFAST_TOKEN`.
+    ///   - tokenSetting: a setting whose token, if given, replaces the token of `HOLDFAST_TOKEN`.
     func client(at other: String? = nil, sdkKey: String? = nil, tokenSetting: String? = nil) throws -> ServerClient {
         let settings = Settings(environment: ProcessInfo.processInfo.environment)
         var url = other
@@ -47,9 +47,10 @@ struct ProjectOptions: ParsableArguments {
     @Option(help: .init("The project (default: the server's default project).", valueName: "key"))
     var sdkKey: String?
 
+    /// Returns a client whose requests are about the project.
     func client() throws -> ServerClient { try server.client(sdkKey: projectKey()) }
 
-    /// The SDK key of the option or the environment; `nil` for the default project.
+    /// Returns the SDK key of the option or the environment; `nil` for the default project.
     func projectKey() -> String? {
         var sdkKey: String?
         Settings(environment: ProcessInfo.processInfo.environment).apply(self.sdkKey, "sdk-key", to: &sdkKey)
@@ -110,39 +111,7 @@ struct ServerClient {
     }
 }
 
-/// The response to a request that libcurl has sent.
-struct HTTPExchange {
-    let status: Int
-    let body: [UInt8]
-
-    /// Sends the request, and blocks until the response is complete.
-    ///
-    /// - Parameters:
-    ///   - seconds: the time limit for the whole exchange.
-    ///   - server: the server's name in errors.
-    /// - Throws: ``Failure`` if there is no complete response.
-    init(
-        _ method: String, _ url: String, fields: [String], body: [UInt8]? = nil, seconds: Int, server: String
-    ) throws(Failure) {
-        var pointers: [UnsafePointer<CChar>?] = fields.map { UnsafePointer(strdup($0)) } + [nil]
-        defer { for pointer in pointers { free(UnsafeMutablePointer(mutating: pointer)) } }
-        let response =
-            if let body {
-                http_client_send(method, url, &pointers, body, body.count, seconds)
-            } else {
-                http_client_send(method, url, &pointers, nil, 0, seconds)
-            }
-        defer { free(response.body) }
-        guard response.status != 0 else {
-            let reason = withUnsafeBytes(of: response.error) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-            throw Failure("\(server) does not respond: \(reason)")
-        }
-        status = response.status
-        self.body = Array(UnsafeBufferPointer(start: response.body, count: response.length))
-    }
-}
-
-/// A response whose status is not 200 to 299, or whose body is not what the request expects.
+/// A response that is an error: its status is not 200 to 299, or its body is not JSON.
 struct ServerRefusal: Error, CustomStringConvertible {
     let server: String
     let status: Int

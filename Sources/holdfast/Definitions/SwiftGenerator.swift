@@ -2,10 +2,13 @@ import HoldfastCore
 import JSON
 
 /// Writes Swift code with a typed property for each flag and experiment, for HoldfastClient.
+///
+/// A boolean flag `new-checkout` becomes `var newCheckout: Bool`. An experiment `checkout` becomes a property of the
+/// enum `CheckoutVariation`, whose cases are the variations.
 struct SwiftGenerator {
     private let typeName: String
     private let flags: [JSONObject]
-    /// The experiments that serve as flags themselves.
+    /// The experiments with variations of their own, whose keys can be evaluated as flags.
     private let experiments: [JSONObject]
 
     /// - Parameter definitions: the definitions in the format of the API.
@@ -27,21 +30,23 @@ struct SwiftGenerator {
         }
     }
 
+    /// Returns the key of a definition.
     private static func key(_ object: JSONObject) -> String { object["key"]?.string ?? "" }
 
+    /// Returns the keys of an experiment's variations.
     private static func variations(of experiment: JSONObject) -> [String] {
         (experiment["variations"]?.array ?? []).compactMap { $0.object.map(key) }
     }
 
     /// - Throws: ``Failure`` if two keys have the same name in Swift, or if a key has none.
-    private static func expectDifferentNames(of keys: [String], _ what: String) throws(Failure) {
+    private static func expectDifferentNames(of keys: [String], _ elements: String) throws(Failure) {
         var known: [String: String] = [:]
         for key in keys {
             let name = name(key)
             guard !name.isEmpty else { throw Failure("the key '\(key)' must have a letter or a digit to be a name") }
             if let other = known.updateValue(key, forKey: name) {
                 throw Failure(
-                    "the keys of \(what) must differ as names in Swift; '\(other)' and '\(key)' are both \(name)")
+                    "the keys of \(elements) must differ as names in Swift; '\(other)' and '\(key)' are both \(name)")
             }
         }
     }

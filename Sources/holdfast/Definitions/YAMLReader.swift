@@ -26,6 +26,7 @@ struct YAMLReader {
     private var lines: [String: Int] = [:]
     /// The number of values that may still be read. It bounds the expansion of nested aliases.
     private var remaining = 1_000_000
+    /// The maximum depth of nested values, because they are read recursively.
     private static let maximumDepth = 64
 
     /// Reads all documents of a file.
@@ -105,8 +106,10 @@ struct YAMLReader {
         }
     }
 
+    /// The tag `!!str`.
     private static let stringTag = "tag:yaml.org,2002:str"
 
+    /// Refuses a tag, which would change the type of a value.
     private static func expectNoTag(_ tag: String?, at line: Int) throws(YAMLError) {
         guard let tag, tag != "!" else { return }
         throw YAMLError(line: line, reason: "a value must have no tag but !!str; got '\(tag)'")
@@ -114,6 +117,7 @@ struct YAMLReader {
 
     // MARK: Values
 
+    /// Reads all documents.
     private mutating func stream() throws(YAMLError) -> [YAMLDocument] {
         var documents: [YAMLDocument] = []
         while true {
@@ -154,12 +158,13 @@ struct YAMLReader {
         return value
     }
 
-    /// Counts values, including those that an alias repeats.
+    /// Counts values, which an alias may repeat.
     private mutating func count(_ values: Int, at line: Int) throws(YAMLError) {
         remaining -= values
         guard remaining >= 0 else { throw YAMLError(line: line, reason: "a file must have at most 1000000 values") }
     }
 
+    /// Reads the elements of a sequence up to its end.
     private mutating func sequence(at place: JSONPointer, depth: Int) throws(YAMLError) -> JSONValue {
         var elements: [JSONValue] = []
         while true {
@@ -169,6 +174,7 @@ struct YAMLReader {
         }
     }
 
+    /// Reads the members of a mapping up to its end. Unlike in YAML, a key must occur once.
     private mutating func mapping(at place: JSONPointer, depth: Int) throws(YAMLError) -> JSONValue {
         var object = JSONObject()
         while true {
@@ -218,6 +224,7 @@ extension JSONValue {
 extension YAMLReader {
     /// Returns the number of the first line with a comment outside of quotation marks; `nil` if there is none.
     static func firstComment(in text: String) -> Int? {
+        // The quotation mark of the open string, which may span lines.
         var quote: Character?
         for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).enumerated() {
             var last: Character = " "

@@ -13,10 +13,11 @@ final class ExportFiles {
     private let statePath: String
     /// `nil` for standard output.
     private let directory: String?
-    /// The size in bytes and the age in seconds at which a file ends.
+    /// The size in bytes at which a file ends.
     private let maximumBytes: Int
-    private let seconds: Double
-    /// The growing files.
+    /// The age in seconds at which a file ends.
+    private let maximumAge: Double
+    /// The growing files; on standard output, one for all kinds.
     private var outputs: [ExportKind: Output] = [:]
     /// Whether files were created or renamed since the directory was synchronized.
     private var namesChanged = false
@@ -30,7 +31,7 @@ final class ExportFiles {
     }
 
     private static let ending = ".ndjson"
-    private static let partial = ".partial"
+    private static let partialSuffix = ".partial"
     /// The size of waiting lines at which they are written, in bytes.
     private static let pieceBytes = 1 << 20
 
@@ -42,7 +43,7 @@ final class ExportFiles {
         self.statePath = statePath
         self.directory = directory
         self.maximumBytes = maximumBytes
-        self.seconds = seconds
+        maximumAge = seconds
         do {
             lock = try OpenFile(appendingTo: statePath + ".lock")
         } catch {
@@ -75,7 +76,7 @@ final class ExportFiles {
         guard directory != nil, let file = state.files[kind] else { return [] }
         try writeOut(kind)
         let last = file.bytes > 0 ? file.number : file.number - 1
-        return (1...max(1, last)).filter { $0 <= last }.map { path(kind, $0) + Self.partial }
+        return (1...max(1, last)).filter { $0 <= last }.map { path(kind, $0) + Self.partialSuffix }
     }
 
     // MARK: Repairing
@@ -92,8 +93,8 @@ final class ExportFiles {
         // Files with their final name first: if the state does not know one of them, it belongs to another directory,
         // in which nothing must be changed.
         for name in names.sorted(by: { $0.count < $1.count }) {
-            let isPartial = name.hasSuffix(Self.partial)
-            let stem = isPartial ? name.dropLast(Self.partial.count) : name[...]
+            let isPartial = name.hasSuffix(Self.partialSuffix)
+            let stem = isPartial ? name.dropLast(Self.partialSuffix.count) : name[...]
             let parts = stem.dropLast(Self.ending.count).split(separator: "-")
             guard stem.hasSuffix(Self.ending), parts.count == 3, let kind = ExportKind(rawValue: String(parts[0])),
                 let file = state.files[kind], let export = Int(parts[1]), let number = Int(parts[2])
@@ -107,7 +108,7 @@ final class ExportFiles {
             }
             do {
                 if isComplete {
-                    try OpenFile.rename(path, to: String(path.dropLast(Self.partial.count)))
+                    try OpenFile.rename(path, to: String(path.dropLast(Self.partialSuffix.count)))
                 } else if !isGrowing {
                     try FileManager.default.removeItem(atPath: path)
                 }
@@ -120,7 +121,7 @@ final class ExportFiles {
     /// Opens the growing files, and cuts them to their valid lengths.
     private func openGrowingFiles() throws {
         for (kind, file) in state.files where file.bytes > 0 {
-            let path = path(kind, file.number) + Self.partial
+            let path = path(kind, file.number) + Self.partialSuffix
             do {
                 let open = try OpenFile(appendingTo: path)
                 let length = Int(try open.status().st_size)
@@ -172,7 +173,7 @@ final class ExportFiles {
 
     /// Creates a growing file, which must be empty.
     private func create(_ kind: ExportKind, _ number: Int) throws(Failure) -> OpenFile {
-        let path = path(kind, number) + Self.partial
+        let path = path(kind, number) + Self.partialSuffix
         do {
             let file = try OpenFile(appendingTo: path)
             try file.truncate(to: 0)
@@ -183,7 +184,7 @@ final class ExportFiles {
         }
     }
 
-    /// Appends a line to those that wait, and writes them if they are many.
+    /// Appends a line to the waiting lines, and writes them when they are many.
     private func append(_ line: [UInt8], to file: OpenFile, _ kind: ExportKind) throws(Failure) {
         var output = outputs.removeValue(forKey: kind) ?? Output(file: file)
         output.waiting += line
@@ -226,7 +227,7 @@ final class ExportFiles {
 
     /// When the next file is due to end, in seconds since 1970; `nil` if none is.
     var nextEnd: Double? {
-        directory == nil ? nil : state.files.values.filter { $0.bytes > 0 }.map { $0.begunAt + seconds }.min()
+        directory == nil ? nil : state.files.values.filter { $0.bytes > 0 }.map { $0.begunAt + maximumAge }.min()
     }
 
     /// Commits the appended lines, together with the places at which the export continues.
@@ -234,7 +235,7 @@ final class ExportFiles {
         state.feed = feed
         state.audit = audit
         let now = systemSeconds()
-        for (kind, file) in state.files where file.bytes > 0 && file.begunAt + seconds <= now { try close(kind) }
+        for (kind, file) in state.files where file.bytes > 0 && file.begunAt + maximumAge <= now { try close(kind) }
         for kind in kinds { try synchronize(kind) }
         try synchronizeNames()
         try state.write(to: statePath)
@@ -257,9 +258,9 @@ final class ExportFiles {
             var number = file.number - 1
             while number > 0 {
                 let path = path(kind, number)
-                guard FileManager.default.fileExists(atPath: path + Self.partial) else { break }
+                guard FileManager.default.fileExists(atPath: path + Self.partialSuffix) else { break }
                 do {
-                    try OpenFile.rename(path + Self.partial, to: path)
+                    try OpenFile.rename(path + Self.partialSuffix, to: path)
                 } catch {
                     throw Failure("\(path) cannot be named: \(error)")
                 }

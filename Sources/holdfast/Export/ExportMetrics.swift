@@ -1,6 +1,7 @@
 /// A file for the textfile collector of Prometheus's node exporter, with the lag of an export behind its server.
 struct ExportMetrics {
     private let path: String
+    /// The labels of the metric, in the text format of Prometheus.
     private let labels: String
     /// The last failure that was reported.
     private var reportedFailure = ""
@@ -12,8 +13,8 @@ struct ExportMetrics {
         labels = #"kinds="\#(names)",mode="\#(follows ? "follow" : "once")""#
     }
 
-    /// Replaces the file. A failure does not end the export. It is reported once, and the alert on the age of the value
-    /// fires.
+    /// Replaces the file. A failure does not end the export: it is reported once, and then an alert on the age of the
+    /// metric's value shows it.
     ///
     /// - Parameter seconds: the time in seconds since 1970 before which all commits are in the files.
     mutating func write(completeTo seconds: Double) {

@@ -20,7 +20,7 @@ enum ExportKind: String, CaseIterable {
 struct ExportState {
     /// The file that is being written, of one kind.
     struct File: Equatable {
-        /// The number of the file among those of its kind in this export, from 1. Files before it are complete.
+        /// The number of the file, counted from 1 for each kind and export. Files with lower numbers are complete.
         var number = 1
         /// The length of the valid part in bytes.
         var bytes = 0
@@ -57,7 +57,7 @@ struct ExportState {
 
     /// The number of the export, from 1. If the feed has deleted the changes after the cursor, another export begins.
     var export = 0
-    /// The number of the last line.
+    /// The number of the last line, over all files of all exports.
     var line = 0
     /// The cursor of the feed.
     var feed = ""
@@ -106,7 +106,7 @@ extension ExportState {
         }
     }
 
-    /// The content of the state's file.
+    /// The state as JSON, as its file has it.
     var json: JSONValue {
         var files = JSONObject()
         for (kind, file) in self.files.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
@@ -135,14 +135,5 @@ extension ExportState {
         } catch {
             throw Failure("\(path) cannot be written: \(error)")
         }
-    }
-}
-
-extension OpenFile {
-    /// Returns the path of the directory that has a file.
-    static func directory(of path: String) -> String {
-        let parent = path.split(separator: "/", omittingEmptySubsequences: false).dropLast().joined(separator: "/")
-        guard parent.isEmpty else { return parent }
-        return path.hasPrefix("/") ? "/" : "."
     }
 }

@@ -110,7 +110,7 @@ struct DemoTraffic: Sendable {
         while usersPerSecond > 0 {
             usleep(500_000)
             let count = max(1, usersPerSecond / 2)
-            // When the demo ends, the server refuses requests.
+            // A request fails when the demo ends.
             guard (try? visit(next..<next + count) { _ in systemWallClock() }) != nil else { return }
             next += count
         }
@@ -118,8 +118,8 @@ struct DemoTraffic: Sendable {
 
     // MARK: Users
 
-    /// Simulates the visits of users: each is assigned, sees the experiments, and reaches goals. The app loses a third
-    /// of the exposures to the popup, so that the sample-ratio check has something to find.
+    /// Simulates the visits of users: each user is assigned, sees the experiments, and reaches goals. A third of the
+    /// exposures to the popup is lost, so that the sample-ratio check of the newsletter finds a mismatch.
     ///
     /// - Parameters:
     ///   - numbers: the numbers of the users.
@@ -135,23 +135,37 @@ struct DemoTraffic: Sendable {
             let response = try request("POST", "/v1/assign", asked.encoded())
             guard let assigned = (try? JSONParser().parse(response))?.array else { continue }
             for (user, assignment) in zip(users, assigned) {
-                guard let variation = assignment.object?["variation_key"]?.string, let rate = rates[variation],
-                    variation != "popup" || Int.random(in: 0..<3) > 0
-                else { continue }
+                guard let variation = assignment.object?["variation_key"]?.string, let rate = rates[variation] else {
+                    continue
+                }
+                let isLost = variation == "popup" && Int.random(in: 0..<3) == 0
+                if isLost { continue }
                 exposures.append([
                     "user_id": .string(user.id), "experiment": .string(experiment),
                     "timestamp": .string(user.time.rfc3339),
                 ])
-                let later = min(user.time + .minutes(1), systemWallClock())
-                if Int.random(in: 0..<100) < rate.purchase {
-                    let value = (exp(Double.random(in: 2.5...4.5)) * 100).rounded() / 100
-                    goals.append(goal("purchase", user.id, later, value))
-                }
-                if Int.random(in: 0..<100) < rate.signup { goals.append(goal("signup", user.id, later, nil)) }
+                goals += reachedGoals(of: user.id, visitedAt: user.time, rate)
             }
         }
         if !exposures.isEmpty { try request("POST", "/v1/exposures", JSONValue.array(exposures).encoded()) }
         if !goals.isEmpty { try request("POST", "/v1/events", JSONValue.array(goals).encoded()) }
+    }
+
+    /// Returns the goals that a user reaches a minute after a visit, by chance.
+    ///
+    /// - Parameter rate: the percentage of users who reach each goal.
+    private func reachedGoals(
+        of userID: String, visitedAt time: Instant, _ rate: (purchase: Int, signup: Int)
+    ) -> [JSONValue] {
+        var goals: [JSONValue] = []
+        let later = min(time + .minutes(1), systemWallClock())
+        if Int.random(in: 0..<100) < rate.purchase {
+            // From 12 to 90, with many small and few large purchases.
+            let value = (exp(Double.random(in: 2.5...4.5)) * 100).rounded() / 100
+            goals.append(goal("purchase", userID, later, value))
+        }
+        if Int.random(in: 0..<100) < rate.signup { goals.append(goal("signup", userID, later, nil)) }
+        return goals
     }
 
     /// Returns a line of NDJSON with random attributes of a user.
@@ -163,6 +177,7 @@ struct DemoTraffic: Sendable {
             #"{"user_id":"\#(userID)","attributes":{"country":"\#(country)","plan":"\#(plan)","age":\#(age)}}"#
     }
 
+    /// Returns a goal event.
     private func goal(_ name: String, _ user: String, _ time: Instant, _ value: Double?) -> JSONValue {
         [
             "user_id": .string(user), "goal": .string(name), "timestamp": .string(time.rfc3339),

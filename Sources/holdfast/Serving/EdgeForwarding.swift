@@ -12,6 +12,7 @@ final class EdgeForwarding: UpstreamRequests {
     }
 
     func send(_ request: UpstreamRequest) async throws(UpstreamFailure) -> ForwardedResponse {
+        // Requests with these methods have a body even if it is empty.
         let mayHaveBody = ["POST", "PUT", "PATCH"].contains(request.method)
         do throws(UpstreamError) {
             let response = try await store.pool.send(
@@ -37,7 +38,7 @@ final class EdgeForwarding: UpstreamRequests {
     }
 
     func catchUp() async {
-        // After a failure the followers of feed and definitions catch up.
+        // A failure is ignored: the tasks that follow the feed and the definitions catch up later.
         try? await store.catchUp()
     }
 }

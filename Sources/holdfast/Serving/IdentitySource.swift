@@ -6,6 +6,7 @@ import JSON
 /// The configuration of the sign-in: the public keys of the identity provider, in a file or at an address, and the file
 /// that maps claims to scopes.
 struct IdentitySource: Sendable {
+    /// Where the public keys of the provider are.
     private enum Keys {
         case file(String)
         /// The address of the keys; `nil` for the one in the issuer's metadata.
@@ -26,10 +27,14 @@ struct IdentitySource: Sendable {
     /// The id and scopes of the console as a client of the provider.
     private let client: (id: String, scopes: String)?
 
-    /// The maximum size of a file or document, in bytes.
+    /// The maximum size of a file or document, in bytes, to bound memory.
     private static let maximumBytes = 1 << 20
 
-    /// - Parameter keys: a path or a URL; `nil` for the URL in the issuer's metadata.
+    /// - Parameters:
+    ///   - keys: a path or a URL; `nil` for the URL in the issuer's metadata.
+    ///   - scopes: the path of the file that maps claims to scopes.
+    ///   - client: the console as a client of the provider; `nil` if people do not sign in to the console by it.
+    /// - Throws: ``Failure`` if a URL can be forged; see ``origin(of:_:)``.
     init(
         keys: String?, scopes: String, settings: IdentityProvider.Settings, client: (id: String, scopes: String)?
     ) throws(Failure) {
@@ -48,6 +53,7 @@ struct IdentitySource: Sendable {
     /// Whether any document is fetched from an address.
     var isPublished: Bool { !keysAreInFile || client != nil }
 
+    /// Whether the keys are in a file, rather than published.
     var keysAreInFile: Bool { if case .file = keys { true } else { false } }
 
     /// The source of the keys, for the log.
@@ -107,7 +113,7 @@ struct IdentitySource: Sendable {
     func fetch(seconds: Int) throws(Failure) -> Published {
         var published = Published()
         var metadata: JSONObject?
-        // Fetches the metadata when the first of its members is needed.
+        // Returns a member of the metadata, which is fetched when the first member is needed.
         func member(_ name: String) throws(Failure) -> String {
             let known = if let metadata { metadata } else { try fetchMetadata(seconds: seconds) }
             metadata = known

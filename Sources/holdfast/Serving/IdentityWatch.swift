@@ -24,25 +24,25 @@ final class IdentityWatch: Sendable {
     private let source: IdentitySource
     private let logger: Logger
     private let queue = DispatchQueue(label: "identity provider")
-    /// Safe: Dispatch allows any thread to use a timer.
+    // Safe: Dispatch allows any thread to use a timer.
     nonisolated(unsafe) private let timer: any DispatchSourceTimer
     private let state: Mutex<State>
-    /// The provider at the start of the server.
+    /// The provider at the start of the server; later ones are passed to the access control.
     let provider: IdentityProvider
 
     /// The time between two checks of the files.
-    private static let interval = DispatchTimeInterval.seconds(2)
-    /// The time from a fetch to the next one.
-    private static let period = Duration.seconds(300)
+    private static let checkInterval = DispatchTimeInterval.seconds(2)
+    /// The time from a successful fetch to the next one.
+    private static let fetchInterval = Duration.seconds(300)
     /// The time from a failed fetch to the next one.
-    private static let pause = Duration.seconds(30)
+    private static let retryInterval = Duration.seconds(30)
     /// The minimum time between fetches for unknown keys, because callers may send any number of tokens with unknown
     /// keys.
-    private static let shortestPause = Duration.seconds(5)
+    private static let unknownKeyInterval = Duration.seconds(5)
     /// The time limit of a request at the start in seconds. It is short because the server waits for the response.
-    private static let firstLimit = 5
+    private static let firstTimeout = 5
     /// The time limit of later requests in seconds.
-    private static let limit = 15
+    private static let timeout = 15
 
     /// - Throws: ``Failure`` if a file is invalid. If the provider does not respond, it is asked again later.
     init(_ source: IdentitySource, _ logger: Logger) throws(Failure) {
@@ -53,11 +53,11 @@ final class IdentityWatch: Sendable {
         var provider: IdentityProvider?
         if source.isPublished {
             do throws(Failure) {
-                let published = try source.fetch(seconds: Self.firstLimit)
+                let published = try source.fetch(seconds: Self.firstTimeout)
                 provider = try source.provider(published)
-                Self.note(published, in: &state)
+                Self.store(published, in: &state)
             } catch {
-                Self.note(error, in: &state, source, logger)
+                Self.reportFailedFetch(error, in: &state, source, logger)
             }
         }
         state.keys.areFetched = !source.keysAreInFile
@@ -74,7 +74,7 @@ final class IdentityWatch: Sendable {
         share(access)
         access.onUnknownKey { [weak self] in self?.fetchSoon(access) ?? false }
         timer.setEventHandler { [weak self] in self?.check(access) }
-        timer.schedule(deadline: .now() + Self.interval, repeating: Self.interval)
+        timer.schedule(deadline: .now() + Self.checkInterval, repeating: Self.checkInterval)
         timer.resume()
     }
 
@@ -95,13 +95,13 @@ final class IdentityWatch: Sendable {
     /// - Returns: whether the keys are being fetched.
     private func fetchSoon(_ access: AccessControl) -> Bool {
         guard !source.keysAreInFile else { return false }
-        let (begins, isFetching) = state.withLock { state in
+        let (starts, isFetching) = state.withLock { state in
             if state.isFetching { return (false, true) }
-            if let last = state.fetchedAt, last + Self.shortestPause > .now { return (false, false) }
+            if let last = state.fetchedAt, last + Self.unknownKeyInterval > .now { return (false, false) }
             state.isFetching = true
             return (true, true)
         }
-        if begins { queue.async { self.fetch(access) } }
+        if starts { queue.async { self.fetch(access) } }
         return isFetching
     }
 
@@ -114,12 +114,12 @@ final class IdentityWatch: Sendable {
             if isDue { state.isFetching = true }
             return (state.versions != versions, isDue)
         }
-        if isChanged { read(access) }
+        if isChanged { readFiles(access) }
         if isDue { fetch(access) }
     }
 
-    /// Reads the files again.
-    private func read(_ access: AccessControl) {
+    /// Reads the files again. If one is invalid, the former files stay in use.
+    private func readFiles(_ access: AccessControl) {
         do throws(Failure) {
             access.replaceIdentity(try source.provider(state.withLock { $0.published }))
             if source.keysAreInFile {
@@ -143,32 +143,34 @@ final class IdentityWatch: Sendable {
         share(access)
     }
 
-    /// Fetches the published documents.
+    /// Fetches the published documents. After a failure the former documents stay in use.
     private func fetch(_ access: AccessControl) {
         do throws(Failure) {
-            let published = try source.fetch(seconds: Self.limit)
+            let published = try source.fetch(seconds: Self.timeout)
             // Verified tokens stay valid unless the published documents have changed.
             if published != state.withLock({ $0.published }) {
                 access.replaceIdentity(try source.provider(published))
                 logger.notice("fetched other keys of the identity provider", metadata: ["keys": "\(source.name)"])
             }
-            state.withLock { Self.note(published, in: &$0) }
+            state.withLock { Self.store(published, in: &$0) }
         } catch {
-            state.withLock { Self.note(error, in: &$0, source, logger) }
+            state.withLock { Self.reportFailedFetch(error, in: &$0, source, logger) }
         }
         share(access)
     }
 
     /// Stores the result of a fetch.
-    private static func note(_ published: IdentitySource.Published, in state: inout State) {
+    private static func store(_ published: IdentitySource.Published, in state: inout State) {
         state.published = published
         state.keys.readAt = systemWallClock()
         state.keys.failure = nil
-        endFetch(in: &state, next: period)
+        endFetch(in: &state, next: fetchInterval)
     }
 
     /// Stores and logs the failure of a fetch. The former documents stay.
-    private static func note(_ failure: Failure, in state: inout State, _ source: IdentitySource, _ logger: Logger) {
+    private static func reportFailedFetch(
+        _ failure: Failure, in state: inout State, _ source: IdentitySource, _ logger: Logger
+    ) {
         logger.error(
             "what the identity provider publishes could not be fetched; the former stays active",
             metadata: ["error": "\(failure)"])
@@ -180,9 +182,11 @@ final class IdentityWatch: Sendable {
                 + "then stay active"
             : "what the identity provider publishes could not be fetched yet; nobody can sign in"
                 + (source.keysAreInFile ? " to the console" : " with it")
-        endFetch(in: &state, next: pause)
+        endFetch(in: &state, next: retryInterval)
     }
 
+    /// Ends a fetch, and schedules the next one.
+    ///
     /// - Parameter delay: the time until the next fetch.
     private static func endFetch(in state: inout State, next delay: Duration) {
         state.isFetching = false

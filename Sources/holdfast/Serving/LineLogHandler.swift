@@ -6,6 +6,7 @@ internal import Synchronization
 
 /// Writes log lines to standard error: one JSON object per line for machines, or text for a person at a terminal.
 struct LineLogHandler: LogHandler {
+    /// The form of a line.
     enum Form: Sendable {
         case json, text
     }
@@ -39,8 +40,8 @@ struct LineLogHandler: LogHandler {
     private static let output = Mutex(LogOutput(descriptor: STDERR_FILENO))
 
     func log(event: LogEvent) {
-        let all = metadata.merging(event.metadata ?? [:]) { _, new in new }
-        let line = line(event.level, event.message, all)
+        let metadata = metadata.merging(event.metadata ?? [:]) { _, new in new }
+        let line = line(event.level, event.message, metadata)
         Self.output.withLock { output in
             output.write(line) { dropped in
                 self.line(
@@ -60,6 +61,7 @@ struct LineLogHandler: LogHandler {
         }
     }
 
+    /// Returns a line as a JSON object.
     private static func json(
         _ time: String, _ level: Logger.Level, _ message: Logger.Message, _ metadata: Logger.Metadata
     ) -> String {
@@ -78,6 +80,7 @@ struct LineLogHandler: LogHandler {
         }
     }
 
+    /// Returns a text as a JSON string.
     private static func quoted(_ text: String) -> String {
         var result = "\""
         for scalar in text.unicodeScalars {
@@ -95,6 +98,7 @@ struct LineLogHandler: LogHandler {
         return result + "\""
     }
 
+    /// Returns a line as text: the time, the level, the message, and the metadata as `key=value`.
     private static func text(
         _ time: String, _ level: Logger.Level, _ message: Logger.Message, _ metadata: Logger.Metadata
     ) -> String {

@@ -18,7 +18,9 @@ struct LogOutput {
         self.descriptor = descriptor
     }
 
-    /// Writes a line, and before it a note of the lines that were dropped.
+    /// Writes a line, preceded by a note if lines were dropped.
+    ///
+    /// - Parameter note: returns the note for a number of dropped lines.
     mutating func write(_ line: String, note: (_ dropped: Int) -> String) {
         let text = (isCut ? "\n" : "") + (dropped > 0 ? note(dropped) + "\n" : "") + line + "\n"
         let bytes = Array(text.utf8)
@@ -41,6 +43,9 @@ struct LogOutput {
         }
     }
 
+    /// Waits until the descriptor is writable.
+    ///
+    /// - Returns: `false` after the time.
     private func isWritable(within milliseconds: Int32) -> Bool {
         var state = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
         return poll(&state, 1, milliseconds) > 0

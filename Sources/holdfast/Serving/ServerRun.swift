@@ -11,12 +11,14 @@ import Storage
 import StorageEdge
 import Tracing
 
-/// One run of the server, from its configuration to the end of the process. ``run(whenListening:)`` tells its steps in
-/// their order; the functions below have the details.
+/// One run of the server, from its configuration to the end of the process.
+///
+/// ``run(whenListening:)`` has the steps in their order: checks that need no database, the start, waiting for a signal,
+/// and the shutdown. The functions below have the details. Reloads are in `ServerRun+Reload.swift`.
 struct ServerRun {
-    private var configuration: ServeConfiguration
+    var configuration: ServeConfiguration
     private let settings: Settings
-    private let logger: Logger
+    let logger: Logger
 
     init(_ configuration: ServeConfiguration, _ settings: Settings) {
         self.configuration = configuration
@@ -29,17 +31,9 @@ struct ServerRun {
     /// - Parameter whenListening: called once the server listens, with its address.
     mutating func run(whenListening: (SocketAddress) throws -> Void = { _ in }) throws {
         try expectLibraries()
-        // By default glibc has eight arenas per core. Dispatch runs work on changing threads, and freed memory stays in
-        // the arena of the thread that allocated it. With many arenas the free memory would be several times the memory
-        // in use.
-        csystem_limit_arenas(Int32(clamping: max(2, configuration.http.eventLoops)))
+        limitMemoryArenas()
         let tokens = configuration.tokensFile.map(TokenFile.init(path:))
-        let (access, watch) = try ConfigurationError.wrapping {
-            let watch = try configuration.identity.map { try IdentityWatch($0, logger) }
-            let access = AccessControl(
-                tokens: try tokens?.read() ?? [], identity: watch?.provider, approvals: configuration.approvals)
-            return (access, watch)
-        }
+        let (access, watch) = try makeAccessControl(tokens)
         watch?.begin(access)
         defer { watch?.cancel() }
         try refuseOpenAddress(access)
@@ -52,59 +46,79 @@ struct ServerRun {
         var isStopped = false
         defer { if !isStopped { store.close() } }
         try reloadOnHangUp(signals, tokens, access, store, notifier)
-        let tracer = configuration.traces?.tracer(logger)
-        if let tracer {
-            let system = configuration.database.isPostgreSQL ? "postgresql" : "sqlite"
-            configuration.services.tracing = Services.Tracing(tracer, databaseSystem: system)
-        }
+        let tracer = setUpTracing()
         let projects = try ProjectCatalog(store: store, logger: logger)
         let loaded = try loadDatafiles(into: projects)
         let services = Services(
             store: store, projects: projects, events: try EventQueue(store: store), access: access,
             build: BuildInfo(version: Holdfast.version, startedAt: Date().timeIntervalSince1970), logger: logger,
             options: configuration.services, upstream: (store as? EdgeStore).map(EdgeForwarding.init))
+
         let server = try listen(services)
         logListening(server, services, datafiles: loaded)
         notifier?.serve(server, store)
         startBackgroundWork(services)
         try whenListening(server.address)
+
         let name = signals.waitForTermination()
         logger.notice("stopping", metadata: ["signal": "\(name)"])
         services.readiness.shutDown()
-        // The additional time is for copying the write-ahead log into the database after the last response.
-        notifier?.stopping(within: configuration.shutdownDelay + configuration.shutdownTimeout + 60)
+        notifier?.stopping(
+            within: configuration.shutdownDelay + configuration.shutdownTimeout + Self.checkpointSeconds)
         signals.waitForDelay()
         stop(server, services)
         isStopped = true
-        if let tracer, case let lost = tracer.close(), lost > 0 {
-            logger.warning("spans were not sent in time", metadata: ["spans": .stringConvertible(lost)])
-        }
+        if let tracer { closeTracer(tracer) }
         if let failure = store.closeFailure {
             logger.error("the write-ahead log was not copied into the database", metadata: ["reason": "\(failure)"])
             throw Failure("\(configuration.database): acknowledged writes may be missing in it: \(failure)")
         }
     }
 
+    /// The additional time of a shutdown in seconds, for copying the write-ahead log into the database after the last
+    /// response.
+    private static let checkpointSeconds = 60.0
+
     // MARK: Checks before the start
 
     /// - Throws: ``ConfigurationError`` if an option needs a library that is not installed.
     private func expectLibraries() throws {
-        let optionsOfCryptography = [
+        let optionsWithCryptography = [
             ("--tokens-file", configuration.tokensFile != nil), ("--jwt-issuer", configuration.identity != nil),
             ("--mcp", configuration.services.servesAssistants),
         ]
-        if let (option, _) = optionsOfCryptography.first(where: \.1), !CryptographyLibrary.isInstalled {
+        if let (option, _) = optionsWithCryptography.first(where: \.1), !CryptographyLibrary.isInstalled {
             throw ConfigurationError(reason: Failure("\(option) needs libcrypto: apt-get install libssl3"))
         }
-        let optionsOfRequests = [
+        let optionsWithRequests = [
             ("--upstream", configuration.upstream != nil), ("--traces-endpoint", configuration.traces != nil),
         ]
-        if let (option, _) = optionsOfRequests.first(where: \.1), http_client_is_available() == 0 {
+        if let (option, _) = optionsWithRequests.first(where: \.1), http_client_is_available() == 0 {
             throw ConfigurationError(reason: Failure("\(option) needs libcurl: apt-get install libcurl4"))
         }
     }
 
-    /// Refuses a public address without tokens: every caller would be an admin, so only this host may connect.
+    /// Limits the memory that glibc keeps. By default glibc has eight arenas per core. Dispatch runs work on changing
+    /// threads, and freed memory stays in the arena of the thread that allocated it. With many arenas the free memory
+    /// would be several times the memory in use.
+    private func limitMemoryArenas() {
+        csystem_limit_arenas(Int32(clamping: max(2, configuration.http.eventLoops)))
+    }
+
+    /// Reads the tokens, and the files and keys of the identity provider.
+    ///
+    /// - Throws: ``ConfigurationError`` if a file is invalid.
+    private func makeAccessControl(_ tokens: TokenFile?) throws -> (access: AccessControl, watch: IdentityWatch?) {
+        try ConfigurationError.wrapping {
+            let watch = try configuration.identity.map { try IdentityWatch($0, logger) }
+            let access = AccessControl(
+                tokens: try tokens?.read() ?? [], identity: watch?.provider, approvals: configuration.approvals)
+            return (access, watch)
+        }
+    }
+
+    /// Refuses a configuration in which unknown people are admins: without tokens every caller is an admin, so the
+    /// server must listen only to this host, and cannot require the approval of a second person.
     private func refuseOpenAddress(_ access: AccessControl) throws {
         let address: SocketAddress
         do throws(SocketAddressError) {
@@ -135,7 +149,7 @@ struct ServerRun {
         }
     }
 
-    /// Limits the connections to those for which there are descriptors.
+    /// Limits the number of connections to the number of available descriptors.
     private mutating func limitConnections() throws {
         let limit = try DescriptorLimit(raisingFor: configuration.http)
         if let shortage = limit.shortage { logger.warning("\(shortage)") }
@@ -151,6 +165,14 @@ struct ServerRun {
         } catch let error as DatabaseError where error.isPermanent {
             throw ConfigurationError(reason: error)
         }
+    }
+
+    /// Makes the tracer of `--traces-endpoint`, and passes it to the services.
+    private mutating func setUpTracing() -> Tracer? {
+        guard let tracer = configuration.traces?.tracer(logger) else { return nil }
+        let system = configuration.database.isPostgreSQL ? "postgresql" : "sqlite"
+        configuration.services.tracing = Services.Tracing(tracer, databaseSystem: system)
+        return tracer
     }
 
     /// Stores the datafiles of `--datafile`, and makes them active.
@@ -192,6 +214,7 @@ struct ServerRun {
                 + "another Holdfast server by --reuse-port"
     }
 
+    /// Logs the state of the server once it listens.
     private func logListening(_ server: HTTPServer, _ services: Services, datafiles: [String]) {
         logger.info(
             "listening",
@@ -207,73 +230,17 @@ struct ServerRun {
             ])
     }
 
-    /// Starts the services that work by themselves. The store of an edge is a copy: its experiments and webhooks are
-    /// the upstream's work. A read-only server changes nothing.
+    /// Starts the services that work without requests. The store of an edge is a copy, so the upstream schedules
+    /// experiments, sends webhooks and monitors. A read-only server changes nothing, so it only monitors.
     private func startBackgroundWork(_ services: Services) {
         let isCopy = services.store.isCopy
-        if !configuration.store.isReadOnly {
-            if !isCopy {
-                services.scheduler.start()
-                services.webhooks.start()
-            }
-            services.uses.start(services.projects)
+        let isReadOnly = configuration.store.isReadOnly
+        if !isReadOnly, !isCopy {
+            services.scheduler.start()
+            services.webhooks.start()
         }
+        if !isReadOnly { services.uses.start(services.projects) }
         if !isCopy { services.monitor.start() }
-    }
-
-    // MARK: Reload
-
-    /// Reads the token files again at each SIGHUP, and reports that to systemd.
-    private func reloadOnHangUp(
-        _ signals: Signals, _ tokens: TokenFile?, _ access: AccessControl, _ store: any Store,
-        _ notifier: ServiceNotifier?
-    ) throws {
-        let audit = try BackgroundSession(store, label: "signals")
-        signals.onHangUp { [logger, configuration] in
-            let upstream = configuration.upstreamTokenFile.flatMap { path in
-                (store as? EdgeStore).map { UpstreamTokenReload(path: path, store: $0, access: access) }
-            }
-            let reload = {
-                let problem = upstream?.read(logger)
-                // An edge need not have a token file.
-                guard tokens != nil || upstream == nil else { return problem }
-                return Self.reload(tokens, access, audit, logger) ?? problem
-            }
-            if let notifier { notifier.reloading(reload) } else { _ = reload() }
-        }
-    }
-
-    /// Activates the tokens of the file. If the file is invalid, the former tokens stay active.
-    ///
-    /// - Returns: a description of the failure without details; `nil` if the tokens were read.
-    private static func reload(
-        _ file: TokenFile?, _ access: AccessControl, _ audit: BackgroundSession, _ logger: Logger
-    ) -> String? {
-        guard let file else {
-            let problem = "there is no token file to reload"
-            logger.warning("\(problem)")
-            return problem
-        }
-        do {
-            let tokens = try file.read()
-            let former = access.replaceTokens(tokens)
-            logger.notice("read the token file again", metadata: ["tokens": .stringConvertible(tokens.count)])
-            let note = AuditNote(
-                .tokensReload, of: file.path, before: Token.describe(former), after: Token.describe(tokens))
-            audit.run { session in
-                session.write(.record(note, by: Author(name: "signal SIGHUP"))) { result in
-                    guard case .failure(let error) = result else { return }
-                    logger.error(
-                        "the change of tokens was not recorded in the audit log", metadata: ["error": "\(error)"])
-                }
-            }
-            return nil
-        } catch {
-            let problem = "the token file was not read; the former tokens stay active"
-            access.reloadFailure = problem
-            logger.error("\(problem)", metadata: ["error": "\(error)"])
-            return problem
-        }
     }
 
     // MARK: Shutdown
@@ -290,80 +257,11 @@ struct ServerRun {
         }
         logger.notice("stopped")
     }
-}
 
-/// Reloads the token of an edge for its upstream.
-private struct UpstreamTokenReload {
-    let path: String
-    let store: EdgeStore
-    let access: AccessControl
-
-    /// - Returns: a description of the failure without details; `nil` if the token was read.
-    func read(_ logger: Logger) -> String? {
-        do {
-            store.replaceToken(try UpstreamToken.read(path: path))
-            logger.notice("read the token for the upstream again")
-            return nil
-        } catch {
-            let problem = "the token for the upstream was not read; the former one is used"
-            access.reloadFailure = problem
-            logger.error("\(problem)", metadata: ["error": "\(error)"])
-            return problem
-        }
-    }
-}
-
-/// The limit of open files and sockets of the process.
-struct DescriptorLimit {
-    /// The maximum number of open connections. The descriptors for everything else are reserved: without a free
-    /// descriptor the process cannot wait for a timer, and Dispatch ends it.
-    let connections: Int
-    /// A warning if ``connections`` is less than configured; otherwise `nil`.
-    let shortage: String?
-
-    /// The minimum number of connections with which a server starts.
-    private static let leastConnections = 16
-
-    /// Returns the number of descriptors for the database, the event loops, Dispatch, the log, and connections that are
-    /// being refused.
-    private static func reserve(_ http: HTTPServer.Configuration) -> Int {
-        max(200, 100 + 8 * http.eventLoops)
-    }
-
-    /// Raises the soft limit to the number that the connections require, at most to the hard limit.
-    ///
-    /// - Throws: ``ConfigurationError`` if the limit is too low for a server.
-    init(raisingFor http: HTTPServer.Configuration) throws {
-        let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
-        var limit = rlimit()
-        let wanted = http.limits.connections
-        let reserve = Self.reserve(http)
-        guard getrlimit(resource, &limit) == 0 else {
-            connections = wanted
-            shortage = nil
-            return
-        }
-        let needed = rlim_t(wanted + reserve)
-        if limit.rlim_cur < needed {
-            limit.rlim_cur = min(needed, limit.rlim_max)
-            setrlimit(resource, &limit)
-            getrlimit(resource, &limit)
-        }
-        guard limit.rlim_cur < needed else {
-            connections = wanted
-            shortage = nil
-            return
-        }
-        connections = max(0, Int(clamping: limit.rlim_cur) - reserve)
-        let least = min(wanted, Self.leastConnections)
-        guard connections >= least else {
-            throw ConfigurationError(
-                reason: Failure(
-                    "the limit of open files must be at least \(reserve + least); it is \(limit.rlim_cur): raise it "
-                        + "(ulimit -n)"))
-        }
-        shortage =
-            "\(wanted) connections need a limit of \(needed) open files; it is \(limit.rlim_cur), enough for "
-            + "\(connections): raise it (ulimit -n), or lower --max-connections"
+    /// Sends the last spans.
+    private func closeTracer(_ tracer: Tracer) {
+        let lost = tracer.close()
+        guard lost > 0 else { return }
+        logger.warning("spans were not sent in time", metadata: ["spans": .stringConvertible(lost)])
     }
 }

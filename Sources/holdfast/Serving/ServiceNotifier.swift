@@ -78,6 +78,7 @@ final class ServiceNotifier: Sendable {
             return state.isWaitingForLoops
         }
         guard !isWaiting else { return false }
+        // The job does nothing: that each loop runs it shows that no loop hangs.
         _ = await server.collect { _, _ in }
         state.withLock { $0.isWaitingForLoops = false }
         return true
@@ -90,9 +91,9 @@ final class ServiceNotifier: Sendable {
         return "\(status), but writes fail: \(failure)"
     }
 
-    /// Reports that the tokens are reloaded.
+    /// Reports a reload of the tokens: its begin and its end.
     ///
-    /// - Parameter reload: reloads them; returns a problem to show as the status, or `nil`.
+    /// - Parameter reload: reloads the tokens. It returns a problem to show as the status, or `nil`.
     func reloading(_ reload: () -> String?) {
         // "Ready again" must not be reported before the server is ready.
         let isServing = state.withLock { $0.isServing && !$0.isStopping }
@@ -117,11 +118,12 @@ final class ServiceNotifier: Sendable {
             state.isStopping = true
             state.status = "shutting down"
         }
+        // Bounded, so that the product does not overflow.
         let microseconds = Int64(min(max(seconds, 0), 1e9) * 1e6)
         send("STOPPING=1", "STATUS=shutting down", "EXTEND_TIMEOUT_USEC=\(microseconds)")
     }
 
-    /// Sends lines `NAME=VALUE`.
+    /// Sends lines `NAME=VALUE`, in which line feeds are replaced. A failure is only logged.
     private func send(_ lines: String...) {
         let text = lines.map { $0.split(whereSeparator: \.isNewline).joined(separator: " ") }.joined(separator: "\n")
         if let problem = socket.send(text) {

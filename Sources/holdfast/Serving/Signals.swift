@@ -17,10 +17,10 @@ final class Signals {
         signal(SIGPIPE, SIG_IGN)
         // Writing to a file at its size limit returns an error instead, as with a full disk.
         signal(SIGXFSZ, SIG_IGN)
-        // SIGHUP must not end the process before its handler is set.
+        // SIGHUP must not end the process before ``onHangUp(_:)`` is called.
         signal(SIGHUP, SIG_IGN)
-        observe(SIGTERM) { [termination] in termination.asked(by: "SIGTERM") }
-        observe(SIGINT) { [termination] in termination.asked(by: "SIGINT") }
+        observe(SIGTERM) { [termination] in termination.receive("SIGTERM") }
+        observe(SIGINT) { [termination] in termination.receive("SIGINT") }
     }
 
     /// Calls a handler at each SIGHUP.
@@ -54,6 +54,7 @@ final class Signals {
 /// delay the process.
 private final class Termination: Sendable {
     private struct State {
+        /// The name of the first signal.
         var first: String?
         /// Whether the next signal ends the delay instead of the process.
         var mayEndDelay: Bool
@@ -67,7 +68,8 @@ private final class Termination: Sendable {
         state = Mutex(State(mayEndDelay: hasDelay))
     }
 
-    func asked(by name: String) {
+    /// Notes a signal.
+    func receive(_ name: String) {
         let isExpected = state.withLock { state in
             guard state.first != nil else {
                 state.first = name
@@ -80,11 +82,13 @@ private final class Termination: Sendable {
         semaphore.signal()
     }
 
+    /// Blocks until the first signal, and returns its name.
     func wait() -> String {
         semaphore.wait()
         return state.withLock { $0.first } ?? ""
     }
 
+    /// Blocks for a time, or until the second signal.
     func waitForDelay(_ seconds: Double) {
         // A time-out of the semaphore would depend on the wall clock, which may be set.
         DispatchQueue(label: "delay").asyncAfter(deadline: .now() + seconds) { [semaphore] in semaphore.signal() }

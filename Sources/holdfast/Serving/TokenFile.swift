@@ -29,8 +29,25 @@ struct TokenFile: Sendable {
         return String(secret)
     }
 
+    /// Returns the text of the file.
     private func contents() throws(Failure) -> String {
         try SecretFile(path: path, "the token file", of: "lines 'scope name secret'").text()
+    }
+}
+
+/// The token of an edge for its upstream.
+enum UpstreamToken {
+    /// Reads the token from a file.
+    static func read(path: String) throws -> String { try check(TokenFile.secret(path: path)) }
+
+    /// Returns the token if it can be sent in a header field.
+    ///
+    /// - Throws: ``Failure`` if it cannot.
+    static func check(_ token: String) throws -> String {
+        guard token.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
+            throw Failure("the token for the upstream must have no spaces and control characters")
+        }
+        return token
     }
 }
 
@@ -78,5 +95,6 @@ struct SecretFile {
         return text
     }
 
+    /// Describes a failure to read the file.
     private func unreadable(_ reason: Failure) -> Failure { Failure("\(name) \(path) cannot be read: \(reason)") }
 }

@@ -14,7 +14,7 @@ struct TraceCollector: Sendable {
     /// The file with additional header fields, which may be secret. It is read for each batch, so it can be replaced.
     var headersFile: String?
 
-    /// - Parameter url: the address of the collector. Without a path, that of OTLP is added.
+    /// - Parameter url: the address of the collector. Without a path, the path of OTLP is added.
     /// - Throws: ``Failure`` if the address is invalid.
     init(url: String) throws(Failure) {
         let target = URL(string: url, encodingInvalidCharacters: false)
