@@ -13,6 +13,8 @@ final class DatafileCache: Sendable {
 
     /// The content of a file.
     private struct Stored: Codable {
+        /// The names of files may collide; `nil` in files of earlier releases.
+        var sdkKey: String?
         var entityTag: String?
         var json: Data
     }
@@ -38,6 +40,7 @@ final class DatafileCache: Sendable {
             if let entry = entries[sdkKey] { return entry }
             guard let data = try? Data(contentsOf: file(sdkKey)),
                 let stored = try? PropertyListDecoder().decode(Stored.self, from: data),
+                stored.sdkKey.map({ $0 == sdkKey }) ?? true,
                 let json = try? JSONParser().parse(Array(stored.json)), let datafile = try? Datafile(json)
             else { return nil }
             let entry = Entry(datafile: datafile, entityTag: stored.entityTag)
@@ -63,7 +66,7 @@ final class DatafileCache: Sendable {
             let encoder = PropertyListEncoder()
             encoder.outputFormat = .binary
             // If it cannot be written, the next run fetches it again.
-            if let data = try? encoder.encode(Stored(entityTag: entityTag, json: body)) {
+            if let data = try? encoder.encode(Stored(sdkKey: sdkKey, entityTag: entityTag, json: body)) {
                 try? data.write(to: file(sdkKey), options: .atomic)
             }
             return entry

@@ -101,8 +101,10 @@ struct OFREPEvaluation {
     ) -> (json: [UInt8], tag: EntityTag) {
         let project = decisions.project
         let evaluations = decisions.flags.map { FlagEvaluation($0, project.datafile) }
-        // The token of a person has no secret, so it cannot make a ticket.
-        let ticket = token.flatMap { $0.person == nil ? StreamTicket(for: $0, at: systemWallClock()).text : nil }
+        // The tokens of persons and of edges' callers have no secret, so they cannot make a ticket.
+        let ticket = token.flatMap { token in
+            token.person == nil && token.edge == nil ? StreamTicket(for: token, at: systemWallClock()).text : nil
+        }
         var writer = JSONWriter(capacity: 512 + evaluations.count * 256)
         writer.beginObject()
         writer.key("flags")
