@@ -160,8 +160,8 @@ extension ProjectCatalog {
     func whileCounting<Value: Sendable>(
         _ work: @escaping @Sendable (any StoreSession) async throws -> Value
     ) async throws -> Value {
-        defer { counting.subtract(1, ordering: .relaxed) }
-        guard counting.add(1, ordering: .relaxed).newValue <= Self.countLimit else {
+        defer { countsInProgress.subtract(1, ordering: .relaxed) }
+        guard countsInProgress.add(1, ordering: .relaxed).newValue <= Self.countLimit else {
             throw CoreError(.unavailable, "too many users are being counted; try again later")
         }
         return try await inBackground(work)
