@@ -31,7 +31,7 @@ extension Datafile {
         return ranges
     }
 
-    /// Returns audience conditions with the conditions of each audience in the place of its id.
+    /// Returns audience conditions in which the id of each audience is replaced by the conditions of that audience.
     public func resolved(_ conditions: JSONValue) -> JSONValue {
         if let list = conditions.array { return .array(list.map(resolved)) }
         return conditions.string.flatMap { audiencesByID[Identifier($0)] }?.conditions ?? conditions

@@ -24,7 +24,7 @@ extension PreviewCounter {
         public init() {}
     }
 
-    /// The maximum number of users whose values are compared, so that a preview takes seconds and not minutes.
+    /// The maximum number of users whose values are compared. It bounds the time of a preview.
     static let valueLimit = 100_000
 
     /// Evaluates a flag before and after a change, for the users with a stored profile or stored attributes. Stores
