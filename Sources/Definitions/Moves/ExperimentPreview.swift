@@ -62,9 +62,26 @@ public struct ExperimentPreview: Sendable {
         var to: Identifier?
     }
 
-    /// Returns the moves over the whole bucket space. Users of a group are bucketed twice, independently: into an
-    /// experiment of the group, and into a variation.
+    /// Returns the moves of all users whom the audience admits, in the order of the variations.
     private static func moves(from former: Experiment?, to edited: Experiment) -> [Move] {
+        let order = edited.variations.map(\.id) + (former?.variations.map(\.id) ?? [])
+        func rank(_ id: Identifier?) -> Int { id.flatMap { order.firstIndex(of: $0) } ?? order.count }
+        func key(_ id: Identifier?) -> Identifier? {
+            id.map { edited.variation(id: $0)?.key ?? former?.variation(id: $0)?.key ?? $0 }
+        }
+        let sorted = movedShares(from: former, to: edited).sorted { left, right in
+            (rank(left.key.from), rank(left.key.to)) < (rank(right.key.from), rank(right.key.to))
+        }
+        return sorted.map { transition, share in
+            Move(from: key(transition.from), to: key(transition.to), share: rounded(share))
+        }
+    }
+
+    /// Returns the percentage of users for each transition between different variations.
+    ///
+    /// Users of a group are bucketed twice, independently: into an experiment of the group, and into a variation. So
+    /// the shares of the two are multiplied.
+    private static func movedShares(from former: Experiment?, to edited: Experiment) -> [Transition: Double] {
         let inGroup = shares(membership(former), membership(edited), areSame: groupID(former) == groupID(edited))
         let ofVariations = shares(owners(former), owners(edited), areSame: former?.id ?? edited.id == edited.id)
         var moved: [Transition: Double] = [:]
@@ -78,17 +95,7 @@ public struct ExperimentPreview: Sendable {
                 }
             }
         }
-        let order = edited.variations.map(\.id) + (former?.variations.map(\.id) ?? [])
-        func rank(_ id: Identifier?) -> Int { id.flatMap { order.firstIndex(of: $0) } ?? order.count }
-        func key(_ id: Identifier?) -> Identifier? {
-            id.map { edited.variation(id: $0)?.key ?? former?.variation(id: $0)?.key ?? $0 }
-        }
-        let sorted = moved.sorted { left, right in
-            (rank(left.key.from), rank(left.key.to)) < (rank(right.key.from), rank(right.key.to))
-        }
-        return sorted.map { transition, share in
-            Move(from: key(transition.from), to: key(transition.to), share: rounded(share))
-        }
+        return moved
     }
 
     /// Returns the share of users for each transition, as a fraction.
