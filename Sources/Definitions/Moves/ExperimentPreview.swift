@@ -1,7 +1,8 @@
 public import Bucketing
 import JSON
 
-/// What a change of an experiment would do to users, computed from the datafiles before and after it.
+/// The effects that a change of an experiment would have on users, computed from the datafiles before and after the
+/// change.
 ///
 /// The preview knows which shares of new users would get another variation (``moves``), and what may disturb the
 /// results (``warnings(hasUsers:)``). It does not look at stored users.
@@ -56,7 +57,8 @@ public struct ExperimentPreview: Sendable {
 
     // MARK: New users
 
-    /// What users of a bucket value have before and after the change; `nil` for nothing.
+    /// The variation, or the experiment of a group, that a bucket value belongs to before and after the change; `nil`
+    /// for none.
     private struct Transition: Hashable {
         var from: Identifier?
         var to: Identifier?

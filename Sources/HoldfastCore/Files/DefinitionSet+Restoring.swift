@@ -6,7 +6,7 @@ import Storage
 extension DefinitionSet {
     /// Creates the set that restores an element to a former state.
     ///
-    /// What changes during the operation of an experiment stays as it is now: ids, the status, whether enrollment is
+    /// Members that change while an experiment runs stay as they are now: ids, the status, whether enrollment is
     /// open, the conclusion, the schedule and the ramp, and whether a flag is on. An element that has been deleted is
     /// created again as it was.
     ///

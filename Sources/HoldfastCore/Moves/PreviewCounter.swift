@@ -106,7 +106,7 @@ public struct PreviewCounter: Sendable {
         }
     }
 
-    /// What to count for each user.
+    /// The changes whose effects are counted for each user.
     private struct Count: Sendable {
         /// The change of an experiment; `nil` to count moves only.
         var preview: ExperimentPreview?

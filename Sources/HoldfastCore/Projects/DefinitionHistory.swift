@@ -20,7 +20,7 @@ public struct DefinitionHistory {
         let variation: Identifier
     }
 
-    /// What a datafile says about a variation.
+    /// The data of a variation in a datafile.
     private struct Row: Equatable {
         let name: Name
         /// The key of the experiment, the holdout or the flag.
