@@ -34,8 +34,8 @@ public struct AssignmentLifetime: Sendable, Equatable {
 }
 
 extension Datafile {
-    /// Returns how long users keep a variation of an experiment: the setting of the experiment, or else of the project;
-    /// `nil` if neither has one.
+    /// Returns the assignment lifetime of an experiment: that of the experiment itself, or else that of the project;
+    /// `nil` if neither defines one.
     public func assignmentLifetime(of experiment: Experiment) -> AssignmentLifetime? {
         experiment.annotations.assignmentLifetime ?? assignmentLifetime
     }

@@ -3,8 +3,8 @@ public import JSON
 extension Datafile {
     /// Whether an experiment and its flags have the same variations and values in another datafile.
     ///
-    /// Compares the compiled elements and not their JSON, because another element with the same key or id can change
-    /// the values of an experiment whose own JSON is unchanged.
+    /// This compares the compiled elements and not their JSON. If several elements have the same key or id, the last
+    /// one counts, so a change of one can change the values of another whose own JSON stays the same.
     public func delivers(_ experiment: Experiment, like other: Datafile) -> Bool {
         guard let otherExperiment = other.experiment(id: experiment.id),
             experiment.variationsOfKey == otherExperiment.variationsOfKey,
@@ -16,7 +16,22 @@ extension Datafile {
         }
     }
 
-    /// Returns audience conditions with each id of an audience replaced by the conditions of the audience.
+    /// Returns the bucket values of its group that an experiment has, as ranges in ascending order; empty if the
+    /// experiment is in no group of mutually exclusive experiments. Two datafiles enroll the same users of the group
+    /// only if the ranges are equal, not just the shares.
+    public func groupRanges(ofExperiment id: Identifier) -> [Range<Int>] {
+        guard let allocation = experiment(id: id)?.exclusionGroup?.trafficAllocation else { return [] }
+        var ranges: [Range<Int>] = []
+        // An allocation gives the end of each range only. A range starts at the greatest end before it.
+        var start = 0
+        for range in allocation.ranges {
+            if range.entityID == id, range.end > start { ranges.append(start..<range.end) }
+            start = max(start, range.end)
+        }
+        return ranges
+    }
+
+    /// Returns audience conditions in which the id of each audience is replaced by the conditions of that audience.
     public func resolved(_ conditions: JSONValue) -> JSONValue {
         if let list = conditions.array { return .array(list.map(resolved)) }
         return conditions.string.flatMap { audiencesByID[Identifier($0)] }?.conditions ?? conditions

@@ -4,9 +4,10 @@ public import JSON
 /// Immutable.
 ///
 /// Compiling has two steps. ``DatafileReader`` reads the JSON into a ``DatafileModel`` and collects every problem;
-/// ``DatafileLinker`` looks up the ids of the model and compiles the audience conditions. Edits are frequent and change
-/// few elements, so both steps take over what a former datafile already has. If an edit has changed only some
-/// experiments and flags in place, ``DatafileEdit`` compiles these alone.
+/// ``DatafileLinker`` replaces the ids in the model by the elements that have them, and compiles the audience
+/// conditions. Edits are frequent and change few elements. So both steps reuse the unchanged elements of a former
+/// datafile. If an edit has changed only a few experiments and flags in place, only these are compiled; see
+/// ``DatafileEdit``.
 ///
 /// The datafile must have what the schema and the `ProjectConfig` of Optimizely's Python SDK require; unknown members
 /// are ignored. If two elements have the same key or id, the last one counts, as in that SDK.
@@ -39,29 +40,30 @@ public final class Datafile: Sendable {
     /// The attributes and segments that the audiences refer to.
     public let mentions: Mentions
 
-    /// Whether results of audiences are worth caching: an audience has many conditions, or uses a segment, which may
+    /// Whether the results of audiences should be cached: an audience has many conditions, or uses a segment, which may
     /// have many.
     let hasLargeAudiences: Bool
     /// The running global holdouts, in the order of the datafile.
     let globalHoldouts: [Holdout]
-    /// The parts of this datafile that the next one takes over.
+    /// The parsed and compiled elements, which the next datafile reuses.
     let elements: DatafileElements
     /// The ids of the delivery rules of all rollouts.
     private let deliveryRules: Set<Identifier>
     /// The running local holdouts, by the ids of the rules that they apply to.
     private let holdoutsByRule: [Identifier: [Holdout]]
-    // Experiments and flags are looked up by their index, so that most edits leave these dictionaries as they are.
+    // These dictionaries have the indices of experiments and flags, and not the elements, so that most edits need no
+    // new dictionaries.
     private let experimentsByKey: [Identifier: Int]
     private let experimentsByID: [Identifier: Int]
     private let flagsByKey: [Identifier: Int]
     private let eventsByKey: [Identifier: Event]
     let audiencesByID: [Identifier: Audience]
 
-    /// Compiles a datafile.
+    /// Compiles a datafile, as fast as possible if it is an edit of a former one.
     ///
     /// - Parameters:
     ///   - former: a datafile that is probably similar. Elements that both have are not compiled again.
-    ///   - edit: what differs between the two, if the caller knows it.
+    ///   - edit: the difference between the two; `nil` if the caller does not know it.
     /// - Throws: ``DatafileError`` with every problem found.
     public static func compile(
         _ source: JSONValue, similarTo former: Datafile?, _ edit: DatafileEdit? = nil
@@ -70,7 +72,7 @@ public final class Datafile: Sendable {
         return try Datafile(source, similarTo: former)
     }
 
-    /// Compiles a datafile.
+    /// Compiles a datafile by reading and linking all elements that the former one does not have.
     ///
     /// - Throws: ``DatafileError`` with every problem found.
     public convenience init(_ source: JSONValue, similarTo former: Datafile? = nil) throws(DatafileError) {
@@ -111,7 +113,8 @@ public final class Datafile: Sendable {
         audiencesByID = Dictionary(audiences.map { ($0.id, $0) }, uniquingKeysWith: { $1 })
     }
 
-    /// Creates a datafile that differs from a former one in a ``Replacement`` only.
+    /// Creates a datafile that has the experiments and flags of a ``Replacement``, and everything else of a former
+    /// datafile.
     init(_ former: Datafile, _ source: JSONValue, revision: String, _ next: Replacement) {
         self.source = source
         accountID = former.accountID
@@ -144,7 +147,7 @@ public final class Datafile: Sendable {
         audiencesByID = former.audiencesByID
     }
 
-    /// Returns the local holdouts among some holdouts, by rule.
+    /// Returns the local holdouts among some holdouts, by the ids of the rules that they apply to.
     private static func byRule(_ holdouts: [Holdout]) -> [Identifier: [Holdout]] {
         var byRule: [Identifier: [Holdout]] = [:]
         for holdout in holdouts {
@@ -190,19 +193,22 @@ extension Datafile {
         experimentsByID[id].map { experiments[$0] }
     }
 
-    /// Returns the experiments that are new or changed compared with a former datafile.
+    /// Returns the experiments that are new, changed, or moved between experiments and delivery rules, compared with a
+    /// former datafile. An experiment that both datafiles share counts as unchanged, see ``DatafileChanges``.
     public func experiments(unlike former: Datafile) -> [Experiment] {
-        var places = experiments.unsharedPlaces(with: former.experiments).filter { place in
-            former.experiment(id: experiments[place].id) !== experiments[place]
+        // Finds candidates by comparing memory, because datafiles are large; then excludes those that only moved in the
+        // list.
+        var indices = experiments.unsharedPlaces(with: former.experiments).filter { index in
+            former.experiment(id: experiments[index].id) !== experiments[index]
         }
         if deliveryRules != former.deliveryRules {
-            let otherwise = experiments.indices.filter { place in
-                let id = experiments[place].id
+            let changedKinds = experiments.indices.filter { index in
+                let id = experiments[index].id
                 return isDeliveryRule(id) != former.isDeliveryRule(id)
             }
-            places = Set(places + otherwise).sorted()
+            indices = Set(indices + changedKinds).sorted()
         }
-        return places.map { experiments[$0] }
+        return indices.map { experiments[$0] }
     }
 
     /// Returns the flags that are new or changed compared with a former datafile.
@@ -210,7 +216,7 @@ extension Datafile {
         flags.unsharedPlaces(with: former.flags).map { flags[$0] }.filter { former.flag(key: $0.key) !== $0 }
     }
 
-    /// Whether an experiment is a delivery rule of a flag. Variations of delivery rules are not stored for users.
+    /// Whether an experiment is a delivery rule of a flag. Assignments to delivery rules are not stored for users.
     public func isDeliveryRule(_ experimentID: Identifier) -> Bool {
         deliveryRules.contains(experimentID)
     }
@@ -223,7 +229,7 @@ extension Datafile {
     /// `null` if everybody may be enrolled.
     public func audience(of experiment: Experiment) -> JSONValue {
         if experiment.isForEverybody { return .null }
-        // The API stores the conditions that it is given as an audience of their own, in a list of one.
+        // The API stores the given conditions as an audience, and refers to it by a list with one id.
         if let list = experiment.audienceConditions.array, list.count == 1 { return resolved(list[0]) }
         return resolved(experiment.audienceConditions)
     }
@@ -249,11 +255,13 @@ extension Datafile {
         keys(experiments.filter(\.isRunning), holdouts.filter(\.isRunning)) { $0.attributes.contains(attribute) }
     }
 
-    /// Returns the keys of the experiments and holdouts whose audience has mentions that meet a condition.
+    /// Returns the keys of those experiments and holdouts whose audience mentions an attribute or a segment.
+    ///
+    /// - Parameter isMentioned: returns whether the attribute or the segment is among some mentions.
     private func keys(
         _ experiments: [Experiment], _ holdouts: [Holdout], mentioning isMentioned: (Mentions) -> Bool
     ) -> [Identifier] {
-        // Most often no audience at all has such a mention.
+        // Mostly no audience of the datafile mentions it.
         guard isMentioned(mentions) else { return [] }
         let audiences = experiments.map { ($0.key, $0.audience) } + holdouts.map { ($0.key, $0.audience) }
         return audiences.compactMap { key, audience in

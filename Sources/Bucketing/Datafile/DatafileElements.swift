@@ -1,8 +1,8 @@
 import JSON
 
-// What a datafile takes over from the former one. ``DatafileElements`` is what is kept for the next datafile;
-// ``FormerElements`` finds the elements that need not be read again, and ``DatafileChanges`` the experiments and flags
-// that need not be linked again.
+// The reuse of the elements of a former datafile, in three steps: ``DatafileElements`` keeps the elements of a datafile
+// for the next one. ``FormerElements`` finds those that need not be read again. ``DatafileChanges`` finds the
+// experiments and flags that need not be linked again.
 
 /// The parsed and compiled elements of a datafile. The next datafile usually differs in one element; it reuses all
 /// others.
@@ -32,10 +32,11 @@ struct FormerElements<Model: Sendable> {
 
     /// Returns the former model of an element that has not changed; `nil` if the element must be read.
     ///
-    /// Call this for the elements of the new datafile in order. A replaced element and a removed one are recognized,
-    /// because an element is compared with two former ones. After an insertion, all later elements are read again.
+    /// Call this for the elements of the new datafile in their order. Each is compared with the next two former
+    /// elements. So after one that was replaced or removed, the later elements are found again. After one that was
+    /// inserted, all later elements are read again.
     ///
-    /// Values that the edit has left alone share their storage with the former ones, so comparing them is fast.
+    /// Elements that the edit did not touch share their storage with the former ones, so comparing them is fast.
     mutating func model(of source: JSONValue) -> Model? {
         for index in next..<min(next + 2, elements.count) where elements[index].source == source {
             if index > next { missing.append(elements[next].model) }
@@ -51,7 +52,7 @@ struct FormerElements<Model: Sendable> {
         while next < elements.count { skip() }
     }
 
-    /// Notes that the next former element is missing.
+    /// Adds the next former element to ``missing``.
     private mutating func skip() {
         guard next < elements.count else { return }
         missing.append(elements[next].model)
@@ -63,6 +64,7 @@ struct FormerElements<Model: Sendable> {
 /// which experiments and flags it can take over as they are linked.
 struct DatafileChanges {
     let former: Datafile
+    // Whether the lists of audiences, groups and holdouts are as in the former datafile.
     private let keepsAudiences: Bool
     private let keepsGroups: Bool
     private let keepsHoldouts: Bool
@@ -77,7 +79,8 @@ struct DatafileChanges {
 
     init(_ source: JSONValue, since former: Datafile) {
         self.former = former
-        let (old, new) = (former.source.object, source.object)
+        let old = former.source.object
+        let new = source.object
         func keeps(_ members: String...) -> Bool { members.allSatisfy { old?[$0] == new?[$0] } }
         keepsAudiences = keeps("audiences", "typedAudiences")
         keepsGroups = keeps("groups")
@@ -90,7 +93,7 @@ struct DatafileChanges {
     mutating func add(experiments changed: [ExperimentModel], of all: [ReadElement<ExperimentModel>]) {
         experimentIDs = Set(changed.map(\.id))
         for experiment in changed { note(experiment) }
-        // Of several experiments with one id the last one counts, and the change may have made that another one.
+        // If several experiments have one id, the last one counts. The change may have made another one the last.
         for element in all where experimentIDs.contains(element.model.id) { note(element.model) }
     }
 
@@ -106,22 +109,30 @@ struct DatafileChanges {
 
     /// Returns the former experiment if linking a model would give an equal one; `nil` if the model must be linked.
     func unchanged(_ model: ExperimentModel) -> Experiment? {
-        guard keepsHoldouts, keepsAudiences || model.audienceConditions == [],
-            // The variations of a feature rollout (`fr`) depend on the rules of its flag.
-            model.type != "fr", !experimentIDs.contains(model.id), !experimentKeys.contains(model.key),
-            let experiment = former.experiment(id: model.id),
-            keepsGroups || model.groupID == nil && experiment.exclusionGroup == nil
+        guard !experimentIDs.contains(model.id), !experimentKeys.contains(model.key),
+            let experiment = former.experiment(id: model.id)
         else { return nil }
-        return experiment
+        // The variations of a feature rollout (`fr`) depend on the rules of its flag.
+        let dependsOnFlag = model.type == "fr"
+        let hasSameAudience = keepsAudiences || model.audienceConditions == []
+        let hasSameGroup = keepsGroups || (model.groupID == nil && experiment.exclusionGroup == nil)
+        return keepsHoldouts && hasSameAudience && hasSameGroup && !dependsOnFlag ? experiment : nil
     }
 
     /// Returns the former flag if linking a model would give an equal one; `nil` if the model must be linked.
+    ///
+    /// - Parameters:
+    ///   - experiments: the linked experiments of the flag.
+    ///   - rollout: the linked delivery rules of the flag.
     func unchanged(_ model: FlagModel, _ experiments: [Experiment], _ rollout: Rollout?) -> Flag? {
-        guard keepsHoldouts, !flagKeys.contains(model.key), let flag = former.flag(key: model.key),
-            flag.experiments.elementsEqual(experiments, by: ===),
-            (flag.rollout?.rules ?? []).elementsEqual(rollout?.rules ?? [], by: ===),
-            flag.rollout?.id == rollout?.id, !flag.variations.contains(where: { variationIDs.contains($0.id) })
-        else { return nil }
-        return flag
+        guard keepsHoldouts, !flagKeys.contains(model.key), let flag = former.flag(key: model.key) else { return nil }
+        let hasSameExperiments = flag.experiments.elementsEqual(experiments, by: ===)
+        let hasSameRollout =
+            flag.rollout?.id == rollout?.id
+            && (flag.rollout?.rules ?? []).elementsEqual(rollout?.rules ?? [], by: ===)
+        guard hasSameExperiments, hasSameRollout else { return nil }
+        // A changed experiment may have a variation with the same id, whose values the flag would get.
+        let sharesVariation = flag.variations.contains { variationIDs.contains($0.id) }
+        return sharesVariation ? nil : flag
     }
 }

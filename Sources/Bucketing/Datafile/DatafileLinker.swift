@@ -1,8 +1,8 @@
 import JSON
 
-/// Turns the elements of a ``DatafileModel`` into those of a ``Datafile``: replaces ids with the elements that they
-/// refer to, and compiles the conditions of audiences. Takes over the elements of the former datafile that an edit has
-/// not changed.
+/// Turns the elements of a ``DatafileModel`` into those of a ``Datafile``: replaces ids with the elements that have
+/// them, and compiles the conditions of audiences. Elements of the former datafile that an edit has not changed are
+/// reused.
 ///
 /// The order matters: experiments need the conditions and the variations of holdouts, rollouts need the experiments,
 /// and flags need all of them.

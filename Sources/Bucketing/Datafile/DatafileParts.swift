@@ -1,14 +1,25 @@
 import JSON
 
-/// A datafile in parts, as stores keep what edits generate: the elements of its lists, of which an edit changes few, and the
-/// rest of the document.
+/// A datafile in parts: the elements of its lists, and the rest of the document.
+///
+/// Stores keep the datafiles that edits generate in this form, an element in each row. An edit changes few elements, so
+/// it writes few rows, a ``Change``. ``DatafileParts/edited(to:since:_:)`` takes a document apart,
+/// ``DatafileParts/document(similarTo:)`` and ``joined`` put it together.
+///
+///     {"revision":"7","experiments":[{"key":"a",…},{"key":"b",…}],…}
+///
+///     base:      {"revision":"7","experiments":[],…}
+///     elements:  experiments/a  1024  {"key":"a",…}
+///                experiments/b  2048  {"key":"b",…}
 public struct DatafileParts: Sendable, Equatable {
-    /// Names an element among all of a datafile.
+    /// The name of an element. No two elements of a datafile have the same name.
     public struct Name: Hashable, Sendable, Comparable {
-        /// A member of the root, such as `experiments`; `groups/` and the id of a group whose experiments they are; or
-        /// `holdfast/` and a member whose members they are.
+        /// The list that has the element:
+        /// - a member of the root, such as `experiments`;
+        /// - `groups/ID` for the experiments of a group, see ``DatafileParts/list(ofGroup:)``;
+        /// - `holdfast/MEMBER` for the members of an annotation of the root, see ``DatafileParts/list(ofOwn:)``.
         public var list: Identifier
-        /// The id, or the key of a member.
+        /// The key or the id of the element; for an annotation, the name of the member.
         public var key: Identifier
 
         public init(list: Identifier, key: Identifier) {
@@ -21,12 +32,13 @@ public struct DatafileParts: Sendable, Equatable {
         }
     }
 
-    /// An object, because the lists of elements are copied at each edit.
+    /// An element of a datafile. It is a class, because each edit copies the lists of elements.
     public final class Element: Sendable, Equatable {
         public let name: Name
-        /// Increases with the place in the list.
+        /// The position in the list. Positions ascend, but have gaps, so that an element can be inserted without
+        /// changing the positions of others.
         public let position: Int64
-        /// JSON.
+        /// The element as JSON text.
         public let body: [UInt8]
         fileprivate let hash: UInt64
 
@@ -44,10 +56,10 @@ public struct DatafileParts: Sendable, Equatable {
         }
     }
 
-    /// The elements of a list in their order.
+    /// The elements of a list, in the order of their positions.
     struct List: Sendable, Equatable {
         private(set) var elements: [Element]
-        /// The sum of the elements' hashes.
+        /// The sum of the elements' hashes, so that replacing an element does not hash the others again.
         fileprivate private(set) var hash: UInt64
 
         /// - Parameter elements: in any order.
@@ -64,12 +76,14 @@ public struct DatafileParts: Sendable, Equatable {
         }
     }
 
-    /// What an edit makes of a datafile.
+    /// The difference that an edit makes to a datafile in parts.
     public struct Change: Sendable, Equatable {
-        /// The new base.
+        /// The ``DatafileParts/base`` after the edit.
         public var base: [UInt8]
-        /// The elements that are gone, or replaced by one of ``put``.
+        /// The names of the elements that the edit removes. Also has those of replaced elements, whose new versions are
+        /// in ``put``.
         public var removed: [Name]
+        /// The elements that the edit adds, and the new versions of those that it replaces.
         public var put: [Element]
 
         public init(base: [UInt8], removed: [Name], put: [Element]) {
@@ -78,31 +92,33 @@ public struct DatafileParts: Sendable, Equatable {
             self.put = put
         }
 
-        /// Whether another change is the same, in whatever order.
+        /// Whether another change has the same elements, in any order.
         package func hasSameParts(as other: Change) -> Bool {
             base == other.base && Set(removed) == Set(other.removed)
                 && put.sorted { $0.name < $1.name } == other.put.sorted { $0.name < $1.name }
         }
     }
 
-    /// The members of the root whose elements are parts, and the members by which these are named. The elements of groups are
-    /// their experiments, see ``list(ofGroup:)``, and those of `holdfast` are members themselves, see ``list(ofOwn:)``.
+    /// The members of the root whose elements are parts, each with the member of an element that has its key.
     static let lists: KeyValuePairs = [
         "experiments": "key", "featureFlags": "key", "rollouts": "id", "typedAudiences": "id",
     ]
-    /// The members of `holdfast` whose members are parts.
+    /// The annotations of the root (``Annotations``) whose members are parts.
     package static let ownLists = ["experiments", "metrics"]
 
+    /// Returns the name of the list that has the experiments of a group.
     public static func list(ofGroup id: Identifier) -> Identifier { Identifier("groups/\(id)") }
 
-    /// - Parameter member: of `holdfast`.
+    /// Returns the name of the list that has the members of an annotation of the root.
+    ///
+    /// - Parameter member: one of ``ownLists``.
     public static func list(ofOwn member: String) -> Identifier { Identifier("\(Annotations.member)/\(member)") }
 
-    /// The document without the elements: their lists are empty. JSON.
+    /// The document with empty lists in the place of the elements, as JSON text.
     public let base: [UInt8]
     /// The lists that are not empty, by their names.
     let lists: [Identifier: List]
-    /// Equal datafiles have equal hashes, in all processes.
+    /// A hash of the base and of all elements, the same in all processes.
     public let hash: UInt64
 
     init(base: [UInt8], _ lists: [Identifier: List]) {
@@ -120,6 +136,7 @@ public struct DatafileParts: Sendable, Equatable {
         left.hash == right.hash && left.base == right.base && left.lists == right.lists
     }
 
+    /// The number of elements.
     public var count: Int { lists.values.reduce(0) { $0 + $1.elements.count } }
 
     /// All elements, list by list.
@@ -127,6 +144,7 @@ public struct DatafileParts: Sendable, Equatable {
         lists.sorted { $0.key < $1.key }.flatMap(\.value.elements)
     }
 
+    /// Returns the datafile after an edit.
     public func applying(_ change: Change) -> DatafileParts {
         var lists = lists
         let removed = Dictionary(grouping: change.removed, by: \.list)
@@ -141,41 +159,17 @@ public struct DatafileParts: Sendable, Equatable {
 
     // MARK: Joining
 
-    /// The document.
+    /// The whole document as JSON text. The texts of the elements are copied, not parsed.
     public var joined: [UInt8] {
         guard let root = try? JSONParser().parse(base).object else { return base }
-        let lists = lists
-        let size = lists.values.reduce(base.count) { size, list in
-            list.elements.reduce(size) { $0 + $1.body.count + 64 }
-        }
-        var writer = JSONWriter(capacity: size)
+        var writer = JSONWriter(capacity: estimatedSize)
         writer.object(root) { writer, member in
             switch (member.key, member.value) {
-            case ("groups", .array(let groups)):
-                writer.beginArray()
-                for group in groups {
-                    guard let object = group.object else {
-                        writer.value(group)
-                        continue
-                    }
-                    let list = lists[Self.list(ofGroup: Identifier(object["id"]?.string ?? ""))]?.elements ?? []
-                    writer.object(object) { $1.key == "experiments" ? $0.list(list) : $0.value($1.value) }
-                }
-                writer.endArray()
-            case (Annotations.member, .object(let own)):
-                writer.object(own) { writer, member in
-                    guard let members = lists[Self.list(ofOwn: member.key)] else {
-                        return writer.value(member.value)
-                    }
-                    writer.beginObject()
-                    for element in members.elements {
-                        writer.key(text: element.name.key.string)
-                        writer.raw(element.body)
-                    }
-                    writer.endObject()
-                }
+            case ("groups", .array(let groups)): write(groups, to: &writer)
+            case (Annotations.member, .object(let annotations)): write(annotations, to: &writer)
             default:
-                if Self.lists.contains(where: { $0.key == member.key }), let list = lists[Identifier(member.key)] {
+                let isList = Self.lists.contains { $0.key == member.key }
+                if isList, let list = lists[Identifier(member.key)] {
                     writer.list(list.elements)
                 } else {
                     writer.value(member.value)
@@ -184,11 +178,55 @@ public struct DatafileParts: Sendable, Equatable {
         }
         return writer.finish()
     }
+
+    /// The approximate size of the whole document, in bytes. Each element may need some space for its name and
+    /// separators.
+    private var estimatedSize: Int {
+        let spaceForName = 64
+        return lists.values.reduce(base.count) { size, list in
+            list.elements.reduce(size) { $0 + $1.body.count + spaceForName }
+        }
+    }
+
+    /// Writes the groups, each with its experiments.
+    private func write(_ groups: [JSONValue], to writer: inout JSONWriter) {
+        writer.beginArray()
+        for group in groups {
+            guard let object = group.object else {
+                writer.value(group)
+                continue
+            }
+            let name = Self.list(ofGroup: Identifier(object["id"]?.string ?? ""))
+            let experiments = lists[name]?.elements ?? []
+            writer.object(object) { writer, member in
+                if member.key == "experiments" {
+                    writer.list(experiments)
+                } else {
+                    writer.value(member.value)
+                }
+            }
+        }
+        writer.endArray()
+    }
+
+    /// Writes the annotations of the root. The elements of ``ownLists`` are members.
+    private func write(_ annotations: JSONObject, to writer: inout JSONWriter) {
+        writer.object(annotations) { writer, member in
+            guard let list = lists[Self.list(ofOwn: member.key)] else { return writer.value(member.value) }
+            writer.beginObject()
+            for element in list.elements {
+                writer.key(text: element.name.key.string)
+                writer.raw(element.body)
+            }
+            writer.endObject()
+        }
+    }
 }
 
 extension DatafileParts.List {
-    /// Replaces elements.
+    /// Applies the part of a ``DatafileParts/Change`` that is about this list.
     fileprivate mutating func replace(_ removed: [DatafileParts.Name], with put: [DatafileParts.Element]) {
+        // Mostly, elements only change, and the order stays the same.
         if replaceInPlace(removed, with: put) { return }
         let gone = Set(removed.map(\.key))
         var new = Dictionary(put.map { ($0.name.key, $0) }, uniquingKeysWith: { $1 })
@@ -204,7 +242,9 @@ extension DatafileParts.List {
         self = DatafileParts.List(edited + new.values)
     }
 
-    /// - Returns: false if an element was added, removed or moved. The list is then as it was.
+    /// Replaces elements by ones with the same names and positions.
+    ///
+    /// - Returns: false if an element is added, removed or moved. The list is then unchanged.
     private mutating func replaceInPlace(
         _ removed: [DatafileParts.Name], with put: [DatafileParts.Element]
     ) -> Bool {
@@ -214,7 +254,8 @@ extension DatafileParts.List {
         return true
     }
 
-    /// Returns the index of the element that has the name and the position of another one.
+    /// Returns the index of the element that has the name and the position of another one; `nil` if there is none.
+    /// Finds it by a binary search for the position.
     private func index(replacedBy element: DatafileParts.Element) -> Int? {
         var range = elements.indices
         while !range.isEmpty {
@@ -233,6 +274,7 @@ extension DatafileParts.List {
 }
 
 extension JSONWriter {
+    /// Writes an object, whose values are written by a function.
     fileprivate mutating func object(
         _ object: JSONObject, _ write: (inout JSONWriter, JSONObject.Member) -> Void
     ) {
@@ -244,6 +286,7 @@ extension JSONWriter {
         endObject()
     }
 
+    /// Writes an array of elements.
     fileprivate mutating func list(_ elements: [DatafileParts.Element]) {
         beginArray()
         for element in elements { raw(element.body) }
@@ -252,7 +295,8 @@ extension JSONWriter {
 }
 
 extension [UInt8] {
-    /// A hash of the bytes, the same in all processes.
+    /// A hash of the bytes, the same in all processes: FNV-1a on words of eight bytes, with a mixing step after each
+    /// word.
     package var contentHash: UInt64 {
         withUnsafeBytes { bytes in
             var hash: UInt64 = 0xCBF2_9CE4_8422_2325 ^ UInt64(bytes.count)
@@ -260,7 +304,7 @@ extension [UInt8] {
                 hash = (hash ^ word) &* 0x100_0000_01B3
                 hash ^= hash >> 32
             }
-            // Eight bytes at a time, because datafiles are large.
+            // Words are faster than bytes, because datafiles are large. The remaining bytes are hashed one by one.
             let end = bytes.count & ~7
             for offset in stride(from: 0, to: end, by: 8) {
                 add(UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)))

@@ -1,7 +1,7 @@
 import JSON
 
-/// Reads a datafile into a ``DatafileModel``, and collects every problem on the way. If the datafile is similar to a
-/// former one, only the elements that differ are read, and the ``DatafileChanges`` are noted.
+/// Reads a datafile into a ``DatafileModel``, and collects every problem. If there is a former datafile, only the
+/// elements that differ are read, and their ids and keys are collected in ``DatafileChanges``.
 struct DatafileReader {
     private typealias Node = MemberReader.Node
 

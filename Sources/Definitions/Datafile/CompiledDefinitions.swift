@@ -25,13 +25,14 @@ public struct CompiledDefinitions: Sendable {
 
     /// Reads a datafile that is stored in parts.
     ///
-    /// - Parameter former: definitions that are probably similar, and their datafile. Parts that both have are not read again.
-    /// - Throws: as for one that is stored whole.
+    /// - Parameter former: definitions that are probably similar, and their datafile. Parts that both have are not read
+    ///   again.
+    /// - Throws: 400 if the datafile is not usable, with every wrong member as `errors`.
     package init(
         _ parts: DatafileParts, similarTo former: (compiled: CompiledDefinitions, parts: DatafileParts)?
     ) throws(CoreError) {
-        let known = former.map { (root: $0.compiled.definitions.root, parts: $0.parts) }
-        let value = try Datafile.document(parts, similarTo: known)
+        let formerDatafile = former.map { (root: $0.compiled.definitions.root, parts: $0.parts) }
+        let value = try Datafile.document(parts, similarTo: formerDatafile)
         try self.init(value, similarTo: former?.compiled)
     }
 
@@ -42,40 +43,46 @@ public struct CompiledDefinitions: Sendable {
         self.init(definitions ?? ProjectDefinitions(value), datafile)
     }
 
-    /// Adds the lifetime of assignments that the project had, because uploads from other products do not have it.
+    /// Returns the definitions of an upload with the assignment lifetime of the project. A datafile of another product
+    /// does not have a lifetime, so the upload would otherwise remove that of the project.
     ///
-    /// - Returns: `nil` if the definitions have a lifetime, or if the project had none.
+    /// - Parameter lifetime: the lifetime of the project before the upload.
+    /// - Returns: `nil` if the definitions have a lifetime already, or if the project had none.
     public func completed(with lifetime: AssignmentLifetime?) throws(CoreError) -> CompiledDefinitions? {
         guard let lifetime, datafile.assignmentLifetime == nil else { return nil }
-        let completed = definitions.lasting(lifetime)
+        let completed = definitions.withAssignmentLifetime(lifetime)
         return CompiledDefinitions(completed, try Datafile.usable(completed.datafile, similarTo: datafile))
     }
 
     /// Changes definitions, and compiles the datafile that is generated from them.
     ///
     /// - Parameter former: the definitions before the change; `nil` for those of a new project.
-    /// - Returns: the former definitions if the change makes no difference; otherwise also what differs between the
-    ///   datafiles, if that is known.
-    /// - Throws: what the change throws; 400 if the datafile would not be usable.
+    /// - Returns: the changed definitions, and the difference between the datafiles if it is known; or the former
+    ///   definitions, if the change makes no difference.
+    /// - Throws: the error of the change; 400 if the datafile would not be usable.
     package static func edited<Outcome>(
         _ former: CompiledDefinitions?, sdkKey: String,
         _ change: (inout ProjectDefinitions) throws(CoreError) -> Outcome
     ) throws(CoreError) -> (compiled: CompiledDefinitions, outcome: Outcome, hasChanged: Bool, edit: DatafileEdit?) {
-        var known = former?.definitions
-        known?.sdkKey = sdkKey
-        var edited = known ?? ProjectDefinitions(projectID: sdkKey, sdkKey: sdkKey)
+        var formerDefinitions = former?.definitions
+        // An uploaded datafile may lack the SDK key of its project. This alone is no change.
+        formerDefinitions?.sdkKey = sdkKey
+        var edited = formerDefinitions ?? ProjectDefinitions(projectID: sdkKey, sdkKey: sdkKey)
         let outcome = try change(&edited)
         edited.serveExperiments()
-        if let former, let known, !edited.hasChanges(since: known) { return (former, outcome, false, nil) }
+        if let former, let formerDefinitions, !edited.hasChanges(since: formerDefinitions) {
+            return (former, outcome, false, nil)
+        }
         edited.incrementRevision()
-        let edit = edited.generate(since: known)
+        let edit = edited.generate(since: formerDefinitions)
         let datafile = try Datafile.usable(edited.datafile, similarTo: former?.datafile, edit)
         return (CompiledDefinitions(edited, datafile), outcome, true, edit)
     }
 
-    /// Returns the definitions as another server reads them from rows, after each element has been written anew.
+    /// Returns the definitions as another server would read them after an edit has written each element and stored the
+    /// datafile in parts.
     ///
-    /// - Returns: `nil` if the datafile stays whole, see ``Bucketing/DatafileParts/edited(to:since:)``.
+    /// - Returns: `nil` if the datafile cannot be stored in parts, see ``Bucketing/DatafileParts/edited(to:since:)``.
     /// - Throws: 400 if the datafile would not be usable.
     package func adopted() throws(CoreError) -> CompiledDefinitions? {
         var written = try servingAll()?.definitions ?? definitions
@@ -84,7 +91,8 @@ public struct CompiledDefinitions: Sendable {
         return try CompiledDefinitions(parts, similarTo: nil)
     }
 
-    /// Adds the flags that serve experiments of an earlier release or of another product.
+    /// Returns the definitions with a flag for each experiment that must be served as a flag and is not. Datafiles of
+    /// earlier releases and of other products may lack such flags.
     ///
     /// - Returns: `nil` if no flag is missing.
     package func servingAll() throws(CoreError) -> CompiledDefinitions? {
@@ -92,6 +100,7 @@ public struct CompiledDefinitions: Sendable {
         guard !unserved.isEmpty else { return nil }
         var served = definitions
         var former = definitions
+        // Without these elements in the former definitions, exactly these are written.
         let keys = Set(unserved.map(\.key))
         former.experiments.remove(keys)
         former.flags.remove(keys)
@@ -102,18 +111,24 @@ public struct CompiledDefinitions: Sendable {
 }
 
 extension Datafile {
-    /// The experiments that ``ProjectDefinitions/isServed(_:)`` and that no flag serves correctly.
+    /// The experiments that a flag of their key must serve, and that none serves correctly. Concluded experiments are
+    /// left out, because their flags deliver the winner and no longer have the experiment.
     fileprivate var unservedExperiments: [Experiment] {
-        let isOwnProject = accountID == projectID
         let unserved = experiments.filter { experiment in
-            let (annotations, flag) = (experiment.annotations, flag(key: experiment.key))
-            let isKnown = isOwnProject && annotations.flagKey == nil && experiment.layerID == experiment.id
-            return experiment.status != ExperimentStatus.concluded.rawValue && annotations.isServed ?? isKnown
-                && flag.map { $0.annotations.servesExperiment && !$0.serves(experiment) } ?? true
+            guard !experiment.isConcluded, mustBeServed(experiment) else { return false }
+            guard let flag = flag(key: experiment.key) else { return true }
+            return flag.annotations.servesExperiment && !flag.serves(experiment)
         }
         guard !unserved.isEmpty else { return [] }
-        let used = Set(flags.lazy.filter { !$0.annotations.servesExperiment }.flatMap(\.experiments).map(\.id))
-        return unserved.filter { !used.contains($0.id) }
+        let otherFlags = flags.lazy.filter { !$0.annotations.servesExperiment }
+        let experimentsOfOtherFlags = Set(otherFlags.flatMap(\.experiments).map(\.id))
+        return unserved.filter { !experimentsOfOtherFlags.contains($0.id) }
+    }
+
+    /// Whether an experiment must be served; the same rule as ``ProjectDefinitions/isServed(_:)``.
+    private func mustBeServed(_ experiment: Experiment) -> Bool {
+        if let isServed = experiment.annotations.isServed { return isServed }
+        return accountID == projectID && experiment.annotations.flagKey == nil && experiment.layerID == experiment.id
     }
 }
 

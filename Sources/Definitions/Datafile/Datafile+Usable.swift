@@ -2,6 +2,7 @@ public import Bucketing
 package import JSON
 
 extension Datafile {
+    /// Parses uploaded and stored datafiles. The depth is limited, so that a hostile upload cannot exhaust the stack.
     private static let parser = JSONParser(maximumDepth: 128)
 
     /// Parses and compiles a datafile.
@@ -17,7 +18,7 @@ extension Datafile {
     ///
     /// - Parameters:
     ///   - former: a datafile that is probably similar, so that less has to be compiled; `nil` for none.
-    ///   - edit: what differs between the two, if the caller knows it.
+    ///   - edit: the difference between the two; `nil` if the caller does not know it.
     /// - Throws: 400 with every wrong member as `errors`.
     package static func usable(
         _ value: JSONValue, similarTo former: Datafile? = nil, _ edit: DatafileEdit? = nil
@@ -44,7 +45,7 @@ extension Datafile {
         }
     }
 
-    /// Puts a datafile together that is stored in parts.
+    /// Returns the document of a datafile that is stored in parts.
     ///
     /// - Parameter former: a datafile that is probably similar. Parts that both have are not parsed again.
     package static func document(

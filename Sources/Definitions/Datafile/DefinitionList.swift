@@ -3,11 +3,12 @@ import JSON
 
 /// An element of a project that is identified by a key.
 public protocol KeyedDefinition: Sendable, Equatable {
+    /// The key by which a ``DefinitionList`` finds the element.
     var listKey: Identifier { get }
-    /// Further names by which the element is looked up: its id, or the ids or keys of the elements that it refers to.
+    /// Further names by which a list finds the element: its id, or the ids or keys of the elements that it refers to.
     var names: [Identifier] { get }
-    /// Whether the server does more with the element than to decide by it. Few elements are notable, and they are looked for
-    /// often.
+    /// Whether the element needs work at intervals, such as computing its results. A list finds the notable elements
+    /// quickly, because few elements are notable, and they are looked up often.
     var isNotable: Bool { get }
 }
 
@@ -29,7 +30,8 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
     }
 
     private var boxes: [Box] = []
-    private var indices: [Identifier: Int] = [:]
+    /// The index of the last element with each key.
+    private var indicesByKey: [Identifier: Int] = [:]
     /// The indices of the elements with each of the ``KeyedDefinition/names``, in ascending order.
     private var indicesByName: [Identifier: [Int]] = [:]
     private var notableKeys: Set<Identifier> = []
@@ -45,35 +47,40 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
             && left.boxes.unsharedPlaces(with: right.boxes).allSatisfy { Box.areSame(left.boxes[$0], right.boxes[$0]) }
     }
 
-    public subscript(key: Identifier) -> Element? { indices[key].map { boxes[$0].element } }
+    /// Returns the last element with a key; `nil` if there is none.
+    public subscript(key: Identifier) -> Element? { indicesByKey[key].map { boxes[$0].element } }
 
     /// Whether the element with a key differs from that in another list. True if only one of the lists has it.
     public func differs(_ key: Identifier, from other: Self?) -> Bool {
-        switch (indices[key], other?.indices[key]) {
-        case (let index?, let known?): other.map { !Box.areSame(boxes[index], $0.boxes[known]) } ?? true
+        switch (indicesByKey[key], other?.indicesByKey[key]) {
+        case (let index?, let otherIndex?): other.map { !Box.areSame(boxes[index], $0.boxes[otherIndex]) } ?? true
         case (nil, nil): false
         default: true
         }
     }
 
-    /// Returns the touched elements with their places in the order; `nil` if an element was added, removed or moved since a
-    /// former list, of which this one is an edit.
-    public func changedPlaces(since former: Self) -> [(index: Int, element: Element)]? {
+    /// Returns the touched elements with their indices.
+    ///
+    /// - Parameter former: the list of which this one is an edited copy.
+    /// - Returns: `nil` if an element was added, removed or moved.
+    public func changedElements(since former: Self) -> [(index: Int, element: Element)]? {
         guard boxes.count == former.boxes.count else { return nil }
-        var places: [(index: Int, element: Element)] = []
+        var changed: [(index: Int, element: Element)] = []
         for key in touched {
-            guard let index = indices[key], former.indices[key] == index else { return nil }
-            places.append((index, boxes[index].element))
+            guard let index = indicesByKey[key], former.indicesByKey[key] == index else { return nil }
+            changed.append((index, boxes[index].element))
         }
-        return places
+        return changed
     }
 
-    /// Whether anything differs from a former list, of which this one is an edit.
+    /// Whether anything differs from a former list.
+    ///
+    /// - Parameter former: the list of which this one is an edited copy.
     public func hasChanges(since former: Self) -> Bool {
-        changedPlaces(since: former) == nil || touched.contains { differs($0, from: former) }
+        changedElements(since: former) == nil || touched.contains { differs($0, from: former) }
     }
 
-    public func contains(_ key: Identifier) -> Bool { indices[key] != nil }
+    public func contains(_ key: Identifier) -> Bool { indicesByKey[key] != nil }
 
     /// The elements that are ``KeyedDefinition/isNotable``, in the order of the list.
     public var notable: [Element] { notableKeys.isEmpty ? [] : all(naming: [], orKeyed: Array(notableKeys)) }
@@ -81,16 +88,16 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
     /// Returns the elements with one of the ``KeyedDefinition/names``, or with one of some keys, in the order of the
     /// list.
     public func all(naming names: [Identifier], orKeyed keys: [Identifier] = []) -> [Element] {
-        elements(at: places(naming: names, orKeyed: keys))
+        elements(at: indices(naming: names, orKeyed: keys))
     }
 
-    /// - Parameter places: in the order of the elements, which has them.
-    public func elements(at places: [Int]) -> [Element] { places.map { boxes[$0].element } }
+    /// Returns the elements at some indices, each of which must be less than ``count``.
+    public func elements(at indices: [Int]) -> [Element] { indices.map { boxes[$0].element } }
 
-    /// Returns the places in the order of the elements that ``all(naming:orKeyed:)`` returns.
-    func places(naming names: [Identifier], orKeyed keys: [Identifier]) -> [Int] {
+    /// Returns the indices of the elements that ``all(naming:orKeyed:)`` returns.
+    func indices(naming names: [Identifier], orKeyed keys: [Identifier]) -> [Int] {
         var found = Set(names.flatMap { indicesByName[$0] ?? [] })
-        for key in keys { if let index = indices[key] { found.insert(index) } }
+        for key in keys { if let index = indicesByKey[key] { found.insert(index) } }
         return found.sorted()
     }
 
@@ -99,6 +106,7 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
         (indicesByName[name] ?? []).map { boxes[$0].element.listKey }
     }
 
+    /// Returns the last element with a name; `nil` if there is none.
     public func last(naming name: Identifier) -> Element? { indicesByName[name]?.last.map { boxes[$0].element } }
 
     public func makeIterator() -> some IteratorProtocol<Element> { boxes.lazy.map { $0.element }.makeIterator() }
@@ -111,31 +119,34 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
     /// Returns a part of those elements that have it, without copying the elements.
     public func compactMap<Part>(_ part: (Element) -> Part?) -> [Part] { boxes.compactMap { part($0.element) } }
 
+    // MARK: Changes
+
+    /// Appends an element, even if there is one with the same key.
     public mutating func append(_ element: Element) {
-        note(element, at: boxes.count)
+        addToIndices(element, at: boxes.count)
         touched.insert(element.listKey)
         boxes.append(Box(element))
     }
 
-    private mutating func note(_ element: Element, at index: Int) {
-        indices[element.listKey] = index
+    private mutating func addToIndices(_ element: Element, at index: Int) {
+        indicesByKey[element.listKey] = index
         for name in element.names { indicesByName[name, default: []].append(index) }
-        noteNotable(element)
+        updateNotableKeys(element)
     }
 
-    private mutating func noteNotable(_ element: Element) {
+    private mutating func updateNotableKeys(_ element: Element) {
         if element.isNotable { notableKeys.insert(element.listKey) } else { notableKeys.remove(element.listKey) }
     }
 
     /// Replaces the element with the same key, or appends the element.
     public mutating func set(_ element: Element) {
-        guard let index = indices[element.listKey] else { return append(element) }
-        let former = boxes[index].element.names
+        guard let index = indicesByKey[element.listKey] else { return append(element) }
+        let formerNames = boxes[index].element.names
         boxes[index] = Box(element)
         touched.insert(element.listKey)
-        noteNotable(element)
-        guard former != element.names else { return }
-        for name in former { indicesByName[name]?.removeAll { $0 == index } }
+        updateNotableKeys(element)
+        guard formerNames != element.names else { return }
+        for name in formerNames { indicesByName[name]?.removeAll { $0 == index } }
         for name in element.names {
             indicesByName[name, default: []].append(index)
             indicesByName[name]?.sort()
@@ -147,26 +158,30 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
 
     /// Removes all elements with one of some keys.
     public mutating func remove(_ keys: Set<Identifier>) {
-        guard keys.contains(where: { indices[$0] != nil }) else { return }
+        guard keys.contains(where: { indicesByKey[$0] != nil }) else { return }
         boxes.removeAll { keys.contains($0.element.listKey) }
         touched.formUnion(keys)
-        noteAll()
+        rebuildIndices()
     }
 
-    private mutating func noteAll() {
-        (indices, indicesByName, notableKeys) = ([:], [:], [])
-        for (index, box) in boxes.enumerated() { note(box.element, at: index) }
+    private mutating func rebuildIndices() {
+        indicesByKey = [:]
+        indicesByName = [:]
+        notableKeys = []
+        for (index, box) in boxes.enumerated() { addToIndices(box.element, at: index) }
     }
 
     /// Sorts the elements by rank. Elements with the same rank keep their order.
     public mutating func sort(by rank: (Element) -> Int) {
         let ranks = boxes.map { rank($0.element) }
         guard zip(ranks, ranks.dropFirst()).contains(where: >) else { return }
-        boxes = ranks.indices.sorted { (ranks[$0], $0) < (ranks[$1], $1) }.map { boxes[$0] }
-        noteAll()
+        // The index decides between equal ranks.
+        let order = ranks.indices.sorted { left, right in (ranks[left], left) < (ranks[right], right) }
+        boxes = order.map { boxes[$0] }
+        rebuildIndices()
     }
 
-    /// Empties ``touched``.
+    /// Empties ``touched``, so that later changes can be told from those so far.
     public mutating func forgetChanges() { touched = [] }
 
     public var count: Int { boxes.count }
@@ -179,6 +194,7 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
 
 /// Ids that are derived from names, so that an element that is removed and added again has the same id.
 public enum DerivedID {
+    /// Returns a decimal number of 64 bits: two 32-bit hashes of the name.
     public static func of(_ name: String) -> String {
         let hash = Array(name.utf8).withUnsafeBytes { bytes in
             UInt64(MurmurHash3.hash(bytes, seed: 1)) << 32 | UInt64(MurmurHash3.hash(bytes, seed: 2))

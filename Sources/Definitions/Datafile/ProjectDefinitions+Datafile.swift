@@ -1,18 +1,19 @@
 public import Bucketing
-import JSON
+package import JSON
 
 extension ProjectDefinitions {
-    /// A datafile that was generated. Only copies of the definitions that it was generated from have it.
+    /// Identifies a datafile that was generated. The definitions from which it was generated have it, and all copies of
+    /// them. So definitions with the same generation differ only by what was ``DefinitionList/touched``.
     final class Generation: Sendable, Equatable {
         static func == (left: Generation, right: Generation) -> Bool { left === right }
     }
 
-    /// Generates the datafile: writes what has changed and what depends on it, and leaves everything else as it is. Each
-    /// flag that has changed, or whose experiments have, gets the revision as its version.
+    /// Generates the datafile. Writes the elements that have changed and those that depend on them, and leaves all
+    /// others as they are. A flag that has changed, or whose experiments have, gets the revision as its version.
     ///
-    /// - Parameter former: the definitions before the change. If these are a copy of them that was changed since, only what
-    ///   was touched is compared.
-    /// - Returns: what differs between the former and the generated datafile, if that is little and known.
+    /// - Parameter former: the definitions before the change; `nil` to write all elements. If these definitions are an
+    ///   edited copy of the former ones, only the touched elements are compared.
+    /// - Returns: the difference between the former and the generated datafile; `nil` if it is large or not known.
     @discardableResult
     public mutating func generate(since former: ProjectDefinitions?) -> DatafileEdit? {
         let isEdit = isEdit(of: former)
@@ -20,39 +21,17 @@ extension ProjectDefinitions {
         fixPlans(since: former)
         noteRuns(since: former)
         let changed = editedExperiments(since: former).filter { experiments.differs($0.key, from: former?.experiments) }
-        let changedIDs = Set(changed.map(\.id))
-        // Flags deliver what was concluded, and other experiments of theirs come after it.
-        let concluded = Set(changed.filter { former?.experiments[$0.key]?.winner != $0.winner }.map(\.id))
-        var affected = changedIDs
-        var affectedFlags: [FlagDefinition] = []
-        let keys = changed.map(\.key)
-        for flag in isEdit ? flags.all(naming: Array(changedIDs) + keys, orKeyed: keys + flags.touched) : Array(flags) {
-            let ids = experiments(of: flag).map(\.id)
-            let isChanged = flags.differs(flag.key, from: former?.flags) || ids.contains(where: concluded.contains)
-            if isChanged { affected.formUnion(ids) }
-            if flag.isAnnotated, isChanged || ids.contains(where: changedIDs.contains) { affectedFlags.append(flag) }
-        }
-        if isEdit {
-            for key in experiments.touched { variationIDs.replace(former?.experiments[key], with: experiments[key]) }
-        } else {
-            variationIDs = VariationIDs(experiments)
-        }
-        let shared = variationIDs.hasShared ? sharedVariations(flagsByExperiment) : [:]
-        if shared != sharedVariations {
-            let ids = Set(shared.keys).union(sharedVariations.keys)
-            for experiment in experiments where experiment.variations.contains(where: { ids.contains($0.id) }) {
-                affected.insert(experiment.id)
-            }
-            sharedVariations = shared
-        }
-        write(affectedFlags, of: affected, replacing: former)
-        write(affected)
+        var affected = affectedElements(by: changed, since: former)
+        affected.experimentIDs.formUnion(updateSharedVariations(since: former))
+        writeFlags(affected.flags, affected: affected.experimentIDs, replacing: former)
+        writeExperiments(affected.experimentIDs)
         removeDeliveries(of: former)
         writeHoldouts(since: former)
         let edit = writeLists(since: isEdit && keepsOrder ? former : nil)
-        root[Annotations.member] = ownMembers(
-            experiments.all(naming: Array(changedIDs)), isEdit: isEdit, keepsOrder: keepsOrder)
-        // As they are read.
+        // The experiments are looked up again, because writing has changed them.
+        let written = experiments.all(naming: changed.map(\.id))
+        root[Annotations.member] = rootAnnotations(changed: written, isEdit: isEdit, keepsOrder: keepsOrder)
+        // A datafile lists the holdouts for all flags first, and is read in this order.
         holdouts.sort { $0.list == HoldoutDefinition.lists.first ? 0 : 1 }
         generation = Generation()
         experiments.forgetChanges()
@@ -62,15 +41,51 @@ extension ProjectDefinitions {
         return edit
     }
 
-    /// Puts the written elements into the datafile.
+    /// The elements that must be written after a change.
+    private struct AffectedElements {
+        var experimentIDs: Set<Identifier>
+        var flags: [FlagDefinition] = []
+    }
+
+    /// Returns the elements that must be written because experiments and flags have changed.
     ///
-    /// - Parameter former: the definitions before an edit that keeps the order of the experiments; then what was touched is
-    ///   replaced in its place if all others have theirs.
-    /// - Returns: the places of what was replaced; `nil` if whole lists were written.
+    /// - Parameters:
+    ///   - changed: the changed experiments.
+    ///   - former: the definitions before the change.
+    private func affectedElements(
+        by changed: [ExperimentDefinition], since former: ProjectDefinitions?
+    ) -> AffectedElements {
+        let changedIDs = Set(changed.map(\.id))
+        // A winner is a delivery of its flag. The audiences of the flag's later experiments exclude its users, so these
+        // experiments are affected, too.
+        let withOtherWinner = Set(changed.filter { former?.experiments[$0.key]?.winner != $0.winner }.map(\.id))
+        let keys = changed.map(\.key)
+        let candidates =
+            isEdit(of: former)
+            ? flags.all(naming: Array(changedIDs) + keys, orKeyed: keys + flags.touched) : Array(flags)
+        var affected = AffectedElements(experimentIDs: changedIDs)
+        for flag in candidates {
+            let ids = experiments(of: flag).map(\.id)
+            let isChanged =
+                flags.differs(flag.key, from: former?.flags) || ids.contains(where: withOtherWinner.contains)
+            if isChanged { affected.experimentIDs.formUnion(ids) }
+            let hasChangedExperiment = ids.contains(where: changedIDs.contains)
+            if flag.isAnnotated, isChanged || hasChangedExperiment { affected.flags.append(flag) }
+        }
+        return affected
+    }
+
+    // MARK: Lists
+
+    /// Puts the written elements into the lists of the datafile.
+    ///
+    /// - Parameter former: the definitions before an edit that keeps the order of the experiments; `nil` for any other
+    ///   change. After such an edit only the touched elements are replaced, if none was added, removed or moved.
+    /// - Returns: the indices of the replaced elements; `nil` if whole lists were written.
     private mutating func writeLists(since former: ProjectDefinitions?) -> DatafileEdit? {
-        let changedExperiments = former.flatMap { experiments.changedPlaces(since: $0.experiments) }
+        let changedExperiments = former.flatMap { experiments.changedElements(since: $0.experiments) }
         let areOutside = changedExperiments?.allSatisfy { $0.element.groupID == nil } ?? false
-        let changedFlags = former.flatMap { flags.changedPlaces(since: $0.flags) }
+        let changedFlags = former.flatMap { flags.changedElements(since: $0.flags) }
         if let changedExperiments, areOutside {
             replace("experiments", changedExperiments.map { ($0.index, $0.element.source) })
         } else {
@@ -92,17 +107,20 @@ extension ProjectDefinitions {
         let keys = changed.map(\.key)
         return DatafileEdit(
             experiments: changedExperiments.map(\.index), flags: changedFlags.map(\.index),
-            dependentFlags: flags.places(naming: changed.map(\.id) + keys, orKeyed: keys))
+            dependentFlags: flags.indices(naming: changed.map(\.id) + keys, orKeyed: keys))
     }
 
+    /// Replaces elements of a list of the datafile.
     private mutating func replace(_ name: String, _ changes: [(index: Int, object: JSONObject)]) {
         guard !changes.isEmpty, var list = root[name]?.array else { return }
         for (index, object) in changes where list.indices.contains(index) { list[index] = .object(object) }
         root[name] = .array(list)
     }
 
-    /// Whether anything differs from former definitions, of which these are probably an edit: then only what was touched is
-    /// compared.
+    // MARK: Comparison
+
+    /// Whether anything differs from former definitions. If these are an edited copy of the former ones, only the
+    /// touched elements are compared.
     func hasChanges(since former: ProjectDefinitions) -> Bool {
         guard isEdit(of: former) else { return self != former }
         return experiments.hasChanges(since: former.experiments) || flags.hasChanges(since: former.flags)
@@ -111,19 +129,22 @@ extension ProjectDefinitions {
             || assignmentLifetime != former.assignmentLifetime || sdkKey != former.sdkKey || root != former.root
     }
 
-    /// Whether these definitions are a copy of former ones that was changed, so that what was touched is known.
+    /// Whether these definitions are an edited copy of former ones, so that the touched elements are known.
     func isEdit(of former: ProjectDefinitions?) -> Bool { generation != nil && generation === former?.generation }
 
-    /// Puts the experiments in the order that SDKs read: where it counts, as for variations that share an id, it must be that.
+    // MARK: Order and state of experiments
+
+    /// Sorts the experiments as the datafile lists them: those outside of groups first, then group by group. The order
+    /// counts if variations share an id, because then SDKs use the last one.
     ///
-    /// - Parameter former: the definitions before an edit; `nil` if the order is not known.
-    /// - Returns: whether all have the place that they had.
+    /// - Parameter former: the definitions before an edit; `nil` for any other change.
+    /// - Returns: whether the order is known to be as before.
     private mutating func sortExperiments(since former: ProjectDefinitions?) -> Bool {
         if let former, groups.touched.isEmpty {
-            let isKept = experiments.touched.allSatisfy {
-                former.experiments.contains($0) && former.experiments[$0]?.groupID == experiments[$0]?.groupID
+            let keepsOrder = experiments.touched.allSatisfy { key in
+                former.experiments.contains(key) && former.experiments[key]?.groupID == experiments[key]?.groupID
             }
-            if isKept { return true }
+            if keepsOrder { return true }
         }
         let ranks = Dictionary(groups.enumerated().map { ($1.id, $0) }, uniquingKeysWith: { $1 })
         experiments.sort { $0.groupID.flatMap { ranks[$0] } ?? -1 }
@@ -135,7 +156,8 @@ extension ProjectDefinitions {
         isEdit(of: former) ? experiments.touchedElements : Array(experiments)
     }
 
-    /// Notes which experiments are paused, or have a flag that is off, before they have ever run.
+    /// Sets ``ExperimentDefinition/hasNeverRun`` of the experiments that are paused, or have a flag that is off, before
+    /// they have ever run.
     private mutating func noteRuns(since former: ProjectDefinitions?) {
         let running = ExperimentStatus.running.rawValue
         let keys = flags.touched.compactMap { flags[$0] }.flatMap { experiments(of: $0) }.map(\.key)
@@ -152,17 +174,27 @@ extension ProjectDefinitions {
         }
     }
 
-    /// What people say about experiments, by their ids, and the metrics, which SDKs do not get, and how long assignments
-    /// last; `nil` if there is nothing.
+    // MARK: Annotations of the root
+
+    /// The details of experiments in the datafile, by the ids of the experiments. SDKs do not get them.
+    var writtenDetails: JSONObject? { root[Annotations.member]?.object?["experiments"]?.object }
+
+    /// Returns the annotations of the datafile's root: the details of experiments, the metrics, and the assignment
+    /// lifetime; `nil` if there are none.
     ///
-    /// - Parameter changed: the experiments of which it is written. That of the others is as it was.
-    private func ownMembers(_ changed: [ExperimentDefinition], isEdit: Bool, keepsOrder: Bool) -> JSONValue? {
-        let written = root[Annotations.member]?.object
+    /// - Parameters:
+    ///   - changed: the experiments whose details are written. Those of the others stay as they are.
+    ///   - isEdit: whether metrics that were not touched stay as they are, too.
+    private func rootAnnotations(
+        changed: [ExperimentDefinition], isEdit: Bool, keepsOrder: Bool
+    ) -> JSONValue? {
+        let former = root[Annotations.member]?.object
         var members = JSONObject()
-        let details = details(changed, in: written?["experiments"]?.object ?? JSONObject(), keepsOrder: keepsOrder)
+        let details = details(
+            of: changed, replacingIn: former?["experiments"]?.object ?? JSONObject(), keepsOrder: keepsOrder)
         if !details.isEmpty { members["experiments"] = .object(details) }
         if isEdit, self.metrics.touched.isEmpty {
-            members["metrics"] = written?["metrics"]
+            members["metrics"] = former?["metrics"]
         } else {
             let metrics = self.metrics.map { JSONObject.Member(key: $0.key.string, value: .object($0.json)) }
             if !metrics.isEmpty { members["metrics"] = .object(JSONObject(metrics)) }
@@ -171,26 +203,47 @@ extension ProjectDefinitions {
         return members.isEmpty ? nil : .object(members)
     }
 
-    /// - Parameter written: what is written of all experiments.
-    private func details(_ changed: [ExperimentDefinition], in written: JSONObject, keepsOrder: Bool) -> JSONObject {
+    /// Returns the details of all experiments, by id.
+    ///
+    /// - Parameters:
+    ///   - changed: the experiments whose details are written.
+    ///   - former: the details in the datafile so far.
+    ///   - keepsOrder: whether the experiments have the same order as before.
+    private func details(
+        of changed: [ExperimentDefinition], replacingIn former: JSONObject, keepsOrder: Bool
+    ) -> JSONObject {
         var details: [Identifier: JSONObject] = [:]
         for experiment in changed {
             var object = experiment.details.stored
             object["conclusion"] = experiment.conclusion?.details
             details[experiment.id] = object
         }
-        if keepsOrder, details.allSatisfy({ (written[$0.key.string] == nil) == $0.value.isEmpty }) {
-            var all = written
+        let areSameMembers = details.allSatisfy { id, object in (former[id.string] == nil) == object.isEmpty }
+        if keepsOrder, areSameMembers {
+            var all = former
             for (id, object) in details where !object.isEmpty { all[id.string] = .object(object) }
             return all
         }
-        // In the order of the experiments.
+        // The members are in the order of the experiments.
         return JSONObject(
             experiments.map(\.id).compactMap { id in
                 guard let object = details[id] else {
-                    return written[id.string].map { JSONObject.Member(key: id.string, value: $0) }
+                    return former[id.string].map { JSONObject.Member(key: id.string, value: $0) }
                 }
                 return object.isEmpty ? nil : JSONObject.Member(key: id.string, value: .object(object))
             })
     }
+}
+
+// MARK: - Holdouts of the datafile
+
+extension ProjectDefinitions {
+    /// All holdouts in the datafile, including those of an uploaded datafile, which ``holdouts`` does not have.
+    package var holdoutObjects: [JSONObject] { HoldoutDefinition.lists.flatMap { root.objects($0) } }
+
+    /// The lists of holdouts in the datafile, in the order of ``HoldoutDefinition/lists``; `nil` for an absent one.
+    package var holdoutLists: [JSONValue?] { HoldoutDefinition.lists.map { root[$0] } }
+
+    /// Whether a holdout in the datafile has a key.
+    package func hasHoldout(_ key: Identifier) -> Bool { holdoutObjects.contains { $0.identifier("key") == key } }
 }

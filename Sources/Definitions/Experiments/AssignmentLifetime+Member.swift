@@ -17,8 +17,8 @@ extension AssignmentLifetime {
 
     /// Reads the change of the lifetime from the body of a request.
     ///
-    /// - Returns: `nil` if the member is absent, and the lifetime is to stay as it is; `.some(nil)` if the member is
-    ///   null, and the lifetime of the project or the server is to apply.
+    /// - Returns: `nil` if the member is absent, so that the lifetime stays as it is; `.some(nil)` if the member is
+    ///   null, so that the lifetime is removed, and that of the project or the server applies.
     /// - Throws: 400 if the member is not a string, 422 if it is not a lifetime.
     public static func change(in object: JSONObject) throws(CoreError) -> AssignmentLifetime?? {
         guard object[apiMember] != nil else { return nil }

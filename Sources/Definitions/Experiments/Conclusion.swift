@@ -73,7 +73,7 @@ package struct Conclusion: Sendable, Equatable {
         author = details?["author"]?.string ?? ""
     }
 
-    /// What decisions need, for the annotation of the experiment.
+    /// The part that decisions need. It is stored in the annotation of the experiment.
     var annotation: JSONValue {
         var object = JSONObject()
         object["winner"] = winner.map { JSONValue($0) } ?? .null
@@ -82,7 +82,7 @@ package struct Conclusion: Sendable, Equatable {
         return .object(object)
     }
 
-    /// What only people need, which SDKs do not get.
+    /// The part that only people need. It is stored in the details of the experiment, which SDKs do not get.
     var details: JSONValue {
         ["reason": .string(reason), "concluded_at": .string(concludedAt), "author": .string(author)]
     }
@@ -104,11 +104,11 @@ package struct Conclusion: Sendable, Equatable {
 }
 
 extension ProjectDefinitions {
-    /// Concludes an experiment, or changes how it was concluded: nobody is enrolled any more, and everybody in its
-    /// audience gets the winner. Assignments stay.
+    /// Concludes an experiment, or changes its conclusion. Nobody is enrolled any more, and everybody in the audience
+    /// gets the winner. Assignments stay.
     ///
-    /// - Throws: 409 if the experiment has not run, or a flag that a datafile brought has it; 422 if it has no such
-    ///   variation.
+    /// - Throws: 409 if the experiment has not run, or if it belongs to a flag of an uploaded datafile; 422 if the
+    ///   winner is not one of its variations.
     public mutating func conclude(
         _ key: Identifier, as input: ConclusionInput, at time: Instant, by author: String
     ) throws(CoreError) {
@@ -146,7 +146,7 @@ extension ProjectDefinitions {
         if let id = experiment.groupID { try allocateGroup(id) }
     }
 
-    /// Gives everybody back what they had before an experiment was concluded.
+    /// Reopens a concluded experiment: it gets its former status back, and users their former variations.
     ///
     /// - Throws: 409 if the experiment is not concluded; 422 if its group has no room for it any more.
     public mutating func reopen(_ key: Identifier) throws(CoreError) {

@@ -4,7 +4,7 @@ package import JSON
 /// The plan by which an experiment is decided: the accepted error probabilities and the smallest effect of interest.
 ///
 /// A plan counts only if it was made before results were known. So the server records the plan when the experiment
-/// starts (``ProjectDefinitions/fixPlans(since:)``), and `GET` lists what was changed since.
+/// starts (``ProjectDefinitions/fixPlans(since:)``), and `GET` lists the parts that were changed since then.
 package struct DecisionRule: Sendable, Equatable {
     /// The probability of deciding for a difference that does not exist; `nil` for ``defaultAlpha``.
     package var alpha: Double?
@@ -23,7 +23,9 @@ package struct DecisionRule: Sendable, Equatable {
         var plan: JSONObject
     }
 
+    /// The values that ``alpha`` may have.
     package static let alphas = 0.0001...0.5
+    /// The values that ``power`` may have.
     package static let powers = 0.5...0.9999
     package static let defaultAlpha = 0.05
     package static let defaultPower = 0.8

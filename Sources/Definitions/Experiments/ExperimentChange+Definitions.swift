@@ -206,8 +206,8 @@ extension ExperimentChange {
         return former
     }
 
-    /// Returns a random id. One that is derived from the key could be that of a deleted experiment, whose stored
-    /// assignments would then apply again.
+    /// Returns a random id of 16 to 18 digits. An id that is derived from the key could be that of a deleted
+    /// experiment, whose stored assignments would then apply again.
     private static func freshID() -> Identifier {
         Identifier(String(UInt64.random(in: 1_000_000_000_000_000..<1_000_000_000_000_000_000)))
     }

@@ -3,9 +3,9 @@ import JSON
 
 // How an experiment is read from a datafile and written to one.
 //
-// In the datafile an experiment has the members that SDKs know, and an annotation with the rest
-// (``Annotations/member``). The members say what SDKs are to do now: without enrollment, `trafficAllocation` is empty.
-// The annotation keeps what they do not show, such as the allocation that applies once enrollment is open again.
+// In the datafile, an experiment has the members that SDKs know, and an annotation (``Annotations/member``). The
+// members describe what SDKs do now: while enrollment is closed, `trafficAllocation` is empty. The annotation keeps the
+// rest, such as the allocation that applies once enrollment is open again.
 
 extension ExperimentDefinition {
     /// Reads an experiment from a datafile.
@@ -53,11 +53,11 @@ extension ExperimentDefinition {
         return annotations.gate ?? (bandit["trafficAllocation"]?.double).map { $0 / 100 }
     }
 
-    /// What an experiment's flag determines in the datafile's experiment.
+    /// The parts of the datafile's experiment that its flag determines.
     struct Setting {
         /// Whether the flag is off, so that a running experiment is paused.
         var isPaused = false
-        /// Gives a variation its state and its values.
+        /// Adds the members `featureEnabled` and `variables` to a variation.
         var addValues: (inout JSONObject, Variation) -> Void = { _, _ in }
     }
 
@@ -111,7 +111,7 @@ extension ExperimentDefinition {
         return .object(bandit)
     }
 
-    /// What the members that SDKs know do not say.
+    /// The annotation with everything that the members for SDKs do not show.
     private var annotations: JSONObject {
         var annotations = source[Annotations.member]?.object ?? JSONObject()
         annotations["enrollment"] = isClosed ? "closed" : nil

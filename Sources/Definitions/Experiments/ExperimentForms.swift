@@ -106,17 +106,21 @@ extension FaultCollector {
             }
             variations.append(variation)
         }
+        // A variation with a fault may or may not have a weight, so the weights are checked only without faults.
+        if variations.count == list.count { checkWeights(of: variations, at: given.place) }
+        return variations
+    }
+
+    private mutating func checkWeights(of variations: [ExperimentView.Variation], at place: JSONPointer) {
         let weights = variations.compactMap(\.weight)
-        // Whether a variation with a fault has a weight is unknown, so the weights are checked only without faults.
-        guard variations.count == list.count, !weights.isEmpty else { return variations }
+        guard !weights.isEmpty else { return }
         if weights.count < variations.count {
             add(
                 "either every variation must have a weight or none; got \(weights.count) of \(variations.count)",
-                at: given.place)
+                at: place)
         } else {
-            checkSum(of: weights, at: given.place)
+            checkSum(of: weights, at: place)
         }
-        return variations
     }
 
     fileprivate mutating func weights(_ given: GivenMember) -> [ExperimentView.Variation]? {

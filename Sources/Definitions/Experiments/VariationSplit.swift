@@ -3,7 +3,7 @@ public import Bucketing
 /// The division of an experiment's users among the variations.
 public struct VariationSplit: Sendable {
     public let ids: [Identifier]
-    /// The relative weights that were given, in the order of ``ids``; empty or shorter if variations have none.
+    /// The relative weights that were given, in the order of ``ids``. There are fewer than ids if variations have none.
     public let given: [Double]
     /// The number of bucket values of each variation, of 10,000.
     public let shares: [Identifier: Int]
@@ -14,7 +14,12 @@ public struct VariationSplit: Sendable {
         self.shares = shares
     }
 
-    /// The percentage of the experiment's bucket values that belong to a variation.
+    /// The maximum difference between a variation's share and that of a new allocation by the same weights, in bucket
+    /// values. Raising the traffic never takes a bucket value away from a variation, so its result is rounded in
+    /// another way.
+    private static let roundingDifference = 2
+
+    /// The percentage of the experiment's bucket values that any variation has.
     public var traffic: Double { Double(ids.reduce(0) { $0 + (shares[$1] ?? 0) }) / 100 }
 
     /// The relative weights of the variations: the weights that were given, if the allocation agrees with them;
@@ -25,9 +30,10 @@ public struct VariationSplit: Sendable {
     public var weights: [Identifier: Double] {
         if given.count == ids.count, given.contains(where: { $0 > 0 }), given.allSatisfy({ $0 >= 0 && $0.isFinite }) {
             let expected = TrafficAllocation.weights(of: ids, ratio: given, traffic: traffic)
-            // The shares may differ by 2 from fresh rounding, because raising the traffic never takes a bucket value
-            // away from a variation.
-            if expected.allSatisfy({ abs((shares[$0.entityID] ?? 0) - $0.weight) <= 2 }) {
+            let agrees = expected.allSatisfy { entry in
+                abs((shares[entry.entityID] ?? 0) - entry.weight) <= Self.roundingDifference
+            }
+            if agrees {
                 return Dictionary(zip(ids, given), uniquingKeysWith: { first, _ in first })
             }
         }

@@ -64,32 +64,34 @@ extension FlagChange {
         var keys: Set<Identifier> = []
         var hasUnnamedExperiment = false
         for (index, rule) in rules.enumerated() {
-            let place = JSONPointer().appending("rules").appending(index)
-            var delivery: FlagDefinition.Delivery?
-            if case .delivery(let variation?, let traffic) = rule.choice {
-                delivery = FlagDefinition.Delivery(variation: variation, traffic: traffic)
-            }
+            let place = JSONPointer().appending("rules").appending(index).appending("key")
+            let delivery = rule.delivery
             if rule.key == nil, delivery == nil {
                 if hasUnnamedExperiment {
                     faults.add(
                         "`key` is required in a flag with several experiments, because it identifies the experiment",
-                        at: place.appending("key"))
+                        at: place)
                 }
                 hasUnnamedExperiment = true
             }
-            let ruleKey =
-                rule.key ?? Identifier(delivery == nil ? "\(key)_experiment" : "\(key)_rule_\(index + 1)")
+            let ruleKey = rule.key ?? defaultKey(isDelivery: delivery != nil, at: index)
             if !keys.insert(ruleKey).inserted {
-                faults.add("the keys of rules must differ; got '\(ruleKey)' twice", at: place.appending("key"))
+                faults.add("the keys of rules must differ; got '\(ruleKey)' twice", at: place)
             }
             if !isFree(ruleKey, isDelivery: delivery != nil, former, definitions) {
                 faults.add(
                     "the key of a rule must be free in the project; an experiment, a rule or a flag has '\(ruleKey)'",
-                    at: place.appending("key"))
+                    at: place)
             }
             merged.append(FlagDefinition.Rule(key: ruleKey, audience: rule.audience, delivery: delivery))
         }
         return merged
+    }
+
+    /// Returns the key of a rule that has none in the body. That of an experiment does not depend on the place of the
+    /// rule, so that its users keep their variations if the rule is moved.
+    private func defaultKey(isDelivery: Bool, at index: Int) -> Identifier {
+        Identifier(isDelivery ? "\(key)_rule_\(index + 1)" : "\(key)_experiment")
     }
 
     /// Whether a rule may have a key: that of this flag's own experiment if the rule is an experiment, that of a former
@@ -131,7 +133,7 @@ extension FlagChange {
         }
     }
 
-    /// Checks that no rule comes after a delivery for everybody, because it would never be reached.
+    /// Checks that no rule comes after a delivery without an audience. Such a rule would never be reached.
     private func checkOrder(of merged: FlagDefinition.Rules, _ faults: inout FaultCollector) {
         guard let first = merged.rules.firstIndex(where: { $0.delivery != nil && $0.audience == nil }),
             first + 1 < merged.rules.count
@@ -139,5 +141,13 @@ extension FlagChange {
         faults.add(
             "the rule before, '\(merged.rules[first].key)', must have an audience, because no rule after a rule for "
                 + "everybody is ever reached", at: JSONPointer().appending("rules").appending(first + 1))
+    }
+}
+
+extension FlagView.Rule {
+    /// The delivery of a rule in a body; `nil` for an experiment, or for a delivery without a variation.
+    fileprivate var delivery: FlagDefinition.Delivery? {
+        guard case .delivery(let variation?, let traffic) = choice else { return nil }
+        return FlagDefinition.Delivery(variation: variation, traffic: traffic)
     }
 }

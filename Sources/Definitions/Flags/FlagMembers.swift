@@ -20,7 +20,7 @@ package struct FlagView: Sendable {
         }
     }
 
-    /// What a rule gives to its users.
+    /// The effect of a rule on its users.
     package enum Choice: Sendable, Equatable {
         /// One variation for a percentage of the users; `nil` only if a datafile delivers none.
         case delivery(variation: Identifier?, traffic: Double)

@@ -25,7 +25,7 @@ public struct CoreError: Error, Sendable {
     }
 
     public var kind: Kind
-    /// What is required, what was found, and where, for people.
+    /// The message for people. It says what is required, and then what was found.
     public var detail: String
     /// The location of the wrong member in the input (RFC 6901); `nil` if the input is not at fault.
     public var pointer: JSONPointer?

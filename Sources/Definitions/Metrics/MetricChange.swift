@@ -46,18 +46,19 @@ public struct MetricChange: ElementChange {
                     + "metric, or reopen the experiment")
         }
         if let former, former.kind == metric.kind, let started = definitions.startedExperiment(measuring: key) {
-            for (name, isSame) in [
-                ("cap", former.cap == metric.cap),
-                ("adjustment", former.adjustment == metric.adjustment),
-            ] where !isSame {
-                throw CoreError(
-                    .conflict,
-                    "`\(name)` of '\(key)' must stay as it is, because '\(started)' has started: what is chosen by results "
-                        + "makes them wrong; define another metric", at: [name])
-            }
+            if former.cap != metric.cap { throw fixed("cap", by: started) }
+            if former.adjustment != metric.adjustment { throw fixed("adjustment", by: started) }
         }
         definitions.metrics.set(metric)
         return former == nil
+    }
+
+    /// The error that refuses to change a member once an experiment that measures the metric has started.
+    private func fixed(_ member: String, by experiment: Identifier) -> CoreError {
+        CoreError(
+            .conflict,
+            "`\(member)` of '\(key)' must stay as it is, because '\(experiment)' has started: what is chosen by results "
+                + "makes them wrong; define another metric", at: [member])
     }
 
     public var audiences: [(conditions: JSONValue, place: JSONPointer)] { [] }

@@ -20,7 +20,7 @@ public struct MetricDefinition: KeyedDefinition {
         case funnel
     }
 
-    /// Which change is an improvement.
+    /// The change of a metric that is an improvement.
     public enum Direction: String, Sendable, CaseIterable {
         case increase, decrease
     }
@@ -86,11 +86,17 @@ public struct MetricDefinition: KeyedDefinition {
 
     /// The maximum number of metrics of a project.
     public static let limit = 500
+    /// The values that ``minimumEffect`` may have.
     public static let minimumEffects = 0.0001...10.0
+    /// The values that ``from``, ``to`` and ``window`` may have, in days.
     static let days = 0.0...3_650.0
+    /// The number of goals that a funnel may have.
     static let funnelGoals = 2...10
+    /// The values that ``cap`` may have, except 0.
     static let caps = 0.0...1e15
+    /// The values that ``Adjustment/days(_:)`` may have.
     static let adjustmentDays = 1...60
+    /// The days of the default adjustment.
     static let standardDays = 14
 
     /// The goals whose events are measured. The steps of a funnel are in order; a ratio has the numerator's goal first.

@@ -121,6 +121,9 @@ extension FaultCollector {
         return nil
     }
 
+    /// Reads the name of a goal, which is required.
+    ///
+    /// - Parameter name: the name of the member in errors.
     fileprivate mutating func goal(_ value: JSONValue?, _ name: String, at place: JSONPointer) -> Identifier? {
         guard let value, !value.isNull else {
             add("`\(name)` is required", at: place)
@@ -137,6 +140,7 @@ extension FaultCollector {
         return Identifier(text)
     }
 
+    /// Reads `"none"`, the days, or the attribute of an adjustment.
     fileprivate mutating func adjustment(_ given: GivenMember) -> MetricDefinition.Adjustment? {
         let value = given.value
         let place = given.place
@@ -149,28 +153,26 @@ extension FaultCollector {
         }
         guard object(value, "an adjustment", knowing: ["days", "attribute"], at: place) != nil else { return nil }
         switch (chosen["days"], chosen["attribute"]) {
-        case (let days?, nil):
-            let range = MetricDefinition.adjustmentDays
-            guard let number = days.double.flatMap({ Int(exactly: $0) }), range.contains(number) else {
-                let found = days.double.map(\.shortest) ?? days.kind
-                add(
-                    "`days` must be a whole number from \(range.lowerBound) to \(range.upperBound); got \(found)",
-                    at: place.appending("days"))
-                return nil
-            }
-            return .days(number)
-        case (nil, let attribute?):
-            guard let name = attribute.string, !name.isEmpty, name.utf8.count <= 255 else {
-                let found = attribute.string.map { "\($0.utf8.count) bytes" } ?? attribute.kind
-                add(
-                    "`attribute` must be the name of an attribute, 1 to 255 bytes; got \(found)",
-                    at: place.appending("attribute"))
-                return nil
-            }
-            return .attribute(Identifier(name))
+        case (let days?, nil): return adjustment(days: days, at: place.appending("days"))
+        case (nil, let attribute?): return adjustment(attribute: attribute, at: place.appending("attribute"))
         default:
             add("\(rule); got \(chosen.count) members", at: place)
             return nil
         }
+    }
+
+    private mutating func adjustment(days: JSONValue, at place: JSONPointer) -> MetricDefinition.Adjustment? {
+        let range = MetricDefinition.adjustmentDays
+        if let number = days.double.flatMap({ Int(exactly: $0) }), range.contains(number) { return .days(number) }
+        let found = days.double.map(\.shortest) ?? days.kind
+        add("`days` must be a whole number from \(range.lowerBound) to \(range.upperBound); got \(found)", at: place)
+        return nil
+    }
+
+    private mutating func adjustment(attribute: JSONValue, at place: JSONPointer) -> MetricDefinition.Adjustment? {
+        if let name = attribute.string, (1...255).contains(name.utf8.count) { return .attribute(Identifier(name)) }
+        let found = attribute.string.map { "\($0.utf8.count) bytes" } ?? attribute.kind
+        add("`attribute` must be the name of an attribute, 1 to 255 bytes; got \(found)", at: place)
+        return nil
     }
 }

@@ -1,7 +1,8 @@
 public import Bucketing
 import JSON
 
-/// What a change of an experiment would do to users, computed from the datafiles before and after it.
+/// The effects that a change of an experiment would have on users, computed from the datafiles before and after the
+/// change.
 ///
 /// The preview knows which shares of new users would get another variation (``moves``), and what may disturb the
 /// results (``warnings(hasUsers:)``). It does not look at stored users.
@@ -56,15 +57,33 @@ public struct ExperimentPreview: Sendable {
 
     // MARK: New users
 
-    /// What users of a bucket value have before and after the change; `nil` for nothing.
+    /// The variation, or the experiment of a group, that a bucket value belongs to before and after the change; `nil`
+    /// for none.
     private struct Transition: Hashable {
         var from: Identifier?
         var to: Identifier?
     }
 
-    /// Returns the moves over the whole bucket space. Users of a group are bucketed twice, independently: into an
-    /// experiment of the group, and into a variation.
+    /// Returns the moves of all users whom the audience admits, in the order of the variations.
     private static func moves(from former: Experiment?, to edited: Experiment) -> [Move] {
+        let order = edited.variations.map(\.id) + (former?.variations.map(\.id) ?? [])
+        func rank(_ id: Identifier?) -> Int { id.flatMap { order.firstIndex(of: $0) } ?? order.count }
+        func key(_ id: Identifier?) -> Identifier? {
+            id.map { edited.variation(id: $0)?.key ?? former?.variation(id: $0)?.key ?? $0 }
+        }
+        let sorted = movedShares(from: former, to: edited).sorted { left, right in
+            (rank(left.key.from), rank(left.key.to)) < (rank(right.key.from), rank(right.key.to))
+        }
+        return sorted.map { transition, share in
+            Move(from: key(transition.from), to: key(transition.to), share: rounded(share))
+        }
+    }
+
+    /// Returns the percentage of users for each transition between different variations.
+    ///
+    /// Users of a group are bucketed twice, independently: into an experiment of the group, and into a variation. So
+    /// the shares of the two are multiplied.
+    private static func movedShares(from former: Experiment?, to edited: Experiment) -> [Transition: Double] {
         let inGroup = shares(membership(former), membership(edited), areSame: groupID(former) == groupID(edited))
         let ofVariations = shares(owners(former), owners(edited), areSame: former?.id ?? edited.id == edited.id)
         var moved: [Transition: Double] = [:]
@@ -78,17 +97,7 @@ public struct ExperimentPreview: Sendable {
                 }
             }
         }
-        let order = edited.variations.map(\.id) + (former?.variations.map(\.id) ?? [])
-        func rank(_ id: Identifier?) -> Int { id.flatMap { order.firstIndex(of: $0) } ?? order.count }
-        func key(_ id: Identifier?) -> Identifier? {
-            id.map { edited.variation(id: $0)?.key ?? former?.variation(id: $0)?.key ?? $0 }
-        }
-        let sorted = moved.sorted { left, right in
-            (rank(left.key.from), rank(left.key.to)) < (rank(right.key.from), rank(right.key.to))
-        }
-        return sorted.map { transition, share in
-            Move(from: key(transition.from), to: key(transition.to), share: rounded(share))
-        }
+        return moved
     }
 
     /// Returns the share of users for each transition, as a fraction.

@@ -7,7 +7,9 @@ package import JSON
 ///
 /// This is Thompson sampling in batches: the share of new users that a variation gets is its probability of being the
 /// best one, but at least ``leastShare``. Enrolled users keep their variation.
-/// ``ProjectDefinitions/timedChange(of:at:_:)`` says when the users are to be looked at.
+///
+/// At each interval, ``ProjectDefinitions/timedChange(of:at:_:)`` asks for a ``Look`` at the users, from which
+/// ``shares(_:_:)`` computes the new weights.
 package struct Bandit: Sendable, Equatable {
     /// The time between two interim looks, as it was given.
     var interval = "1d"
@@ -28,7 +30,7 @@ package struct Bandit: Sendable, Equatable {
         package var look = Look()
     }
 
-    /// What was found when the users were looked at.
+    /// The result of an interim look at the users.
     package struct Look: Sendable, Equatable {
         /// The number of users who were compared.
         package var users = 0

@@ -26,7 +26,7 @@ package struct Ramp: Sendable, Equatable {
         var isOpen: Bool { duration == nil && users == nil }
     }
 
-    /// What an alarm does: a sample ratio mismatch, or a guardrail metric that has become worse.
+    /// The effect of an alarm. A sample ratio mismatch is an alarm, and so is a guardrail metric that has become worse.
     package enum AlarmAction: String, Sendable, CaseIterable {
         /// The experiment is paused.
         case pause
@@ -62,11 +62,11 @@ package struct Ramp: Sendable, Equatable {
         var dueAt: Instant?
         /// Why the ramp does not go on.
         package var reason: String?
-        /// What was known of the users when the step, or else the status, began.
+        /// The state of the users when the step, or else the status, began.
         package var evidence: Evidence?
     }
 
-    /// What is known of the users of an experiment.
+    /// The state of an experiment's users by which a ramp goes on.
     package struct Evidence: Sendable, Equatable {
         /// Enrolled users.
         package var users: Int
@@ -85,6 +85,7 @@ package struct Ramp: Sendable, Equatable {
     var keepsUsers = true
     package var state = State()
 
+    /// The maximum number of steps.
     static let greatestStepCount = 20
 
     /// The current step.

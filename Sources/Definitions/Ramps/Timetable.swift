@@ -25,12 +25,12 @@ package enum TimedChange: Sendable, Equatable {
     case weigh(Bandit.Look?)
 }
 
-/// What is known of the users of an experiment. ``ProjectDefinitions/timedChange(of:at:_:)`` depends on it.
+/// The state of an experiment's users, by which ``ProjectDefinitions/timedChange(of:at:_:)`` decides what is due.
 package struct WatchedUsers: Sendable, Equatable {
     package var evidence: Ramp.Evidence
     /// A sentence that says what is wrong, such as a sample ratio mismatch; `nil` if there is no alarm.
     package var alarm: String?
-    /// What was computed for the experiment's bandit; `nil` if it has none.
+    /// The last look of the experiment's bandit at the users; `nil` if the experiment has no bandit.
     package var look: Bandit.Look?
 
     package init(evidence: Ramp.Evidence, alarm: String? = nil, look: Bandit.Look? = nil) {
@@ -49,7 +49,8 @@ extension ProjectDefinitions {
     /// Returns the change of an experiment that is due; `nil` if none is. If several are due, the schedule comes first,
     /// then the bandit, then the ramp.
     ///
-    /// - Parameter users: `nil` before they were looked at. Then a step that ends by the number of users is not due.
+    /// - Parameter users: the state of the users; `nil` before it is read. Then no step that ends by the number of
+    ///   users is due.
     package func timedChange(of key: Identifier, at now: Instant, _ users: WatchedUsers?) -> TimedChange? {
         guard let experiment = experiments[key] else { return nil }
         if let schedule = experiment.details.schedule {
@@ -66,6 +67,7 @@ extension ProjectDefinitions {
         }
     }
 
+    /// Returns the change of a ramp that is due; `nil` if none is.
     private func change(
         of ramp: Ramp, isEnrolling: Bool, at now: Instant, _ users: WatchedUsers?
     ) -> TimedChange? {
@@ -86,6 +88,7 @@ extension ProjectDefinitions {
         experiments[key].map { $0.details.ramp?.state.status == .active && isEnrolling($0) } ?? false
     }
 
+    /// Whether new users are enrolled: the experiment and its flags are on, and enrollment is open.
     private func isEnrolling(_ experiment: ExperimentDefinition) -> Bool {
         experiment.status == ExperimentStatus.running.rawValue && !experiment.isClosed
             && flags(ofExperiment: experiment.id).allSatisfy(\.isEnabled)
@@ -184,7 +187,7 @@ extension ExperimentDefinition {
     }
 }
 
-/// What a person may do to a ramp.
+/// An action of a person on a ramp.
 public enum RampControl: String, Sendable, CaseIterable {
     case stop, resume
 

@@ -3,7 +3,7 @@ public import Definitions
 public import JSON
 public import Storage
 
-/// Whether a change of running experiments needs the approval of a second person.
+/// Whether changes of running experiments need the approval of a second person.
 ///
 /// A change that needs one is not stored. It throws ``HeldChange``, and its request is kept as a ``Proposal``. Once a
 /// second person has approved the proposal, the request is repeated with ``given(_:)``.
@@ -15,12 +15,13 @@ public enum ApprovalPolicy: Sendable {
     /// The change is an approved proposal. It is made only if it is still exactly what was proposed.
     case given(Approval)
 
+    /// The approval of the change; `nil` if it has none.
     public var approval: Approval? { if case .given(let approval) = self { approval } else { nil } }
 
-    /// Checks that the approved proposal is still pending in the store, and that the definitions that it changes are as
-    /// they were when it was made. Without an approval there is nothing to check.
+    /// Checks that the approved proposal is still pending in the store, and that the definitions on which it is based
+    /// are as they were when it was made. Without an approval there is nothing to check.
     ///
-    /// - Throws: 409 otherwise.
+    /// - Throws: 409 if the proposal is gone, decided or outdated.
     public func expectUnchanged(_ project: Project?, _ session: any StoreSession) async throws {
         guard let approval else { return }
         guard let stored = try await session.read(.proposal(id: approval.proposal.id)) else {
@@ -42,30 +43,40 @@ public enum ApprovalPolicy: Sendable {
         from project: Project?, to edited: CompiledDefinitions, changing segments: [Segment] = [], _ notes: [AuditNote]
     ) throws -> [AuditNote] {
         if case .notNeeded = self { return notes }
-        // A segment is checked for each project. An approval is for the project of its proposal.
-        guard let project, approval.map({ $0.proposal.sdkKey == project.sdkKey }) ?? true else { return notes }
+        guard let project else { return notes }
+        // A change of a segment is checked for each project that it affects, but an approval is for one project only.
+        if let approval, approval.proposal.sdkKey != project.sdkKey { return notes }
         let experiments = project.runningExperiments(changedBy: edited, segments).map(\.string)
         guard approval != nil || !experiments.isEmpty else { return notes }
         if approval == nil, segments.isEmpty, edited.definitions.onlyStops(project.definitions) {
             return notes.map(\.exempt)
         }
-        let changes = JSONValue.array(
-            notes.map { note in
-                let shown = note.isOfDatafile ? DatafileDifferences(from: project, to: edited.definitions) : nil
-                return [
-                    "action": .string(note.action.rawValue), "target": .string(note.target),
-                    "before": shown?.before ?? note.before, "after": shown?.after ?? note.after,
-                ]
-            })
-        try expectApproval(of: changes, to: experiments, of: project)
+        try expectApproval(of: Self.changes(notes, from: project, to: edited), to: experiments, of: project)
         return notes
     }
 
-    /// Checks that segments change running experiments of no other project: an approval is of one project, so whoever
-    /// gives it would not see them.
+    /// Returns the ``Proposal/changes``, which the second person sees.
+    private static func changes(
+        _ notes: [AuditNote], from project: Project, to edited: CompiledDefinitions
+    ) -> JSONValue {
+        .array(
+            notes.map { note in
+                let differences = note.isOfDatafile ? DatafileDifferences(from: project, to: edited.definitions) : nil
+                return [
+                    "action": .string(note.action.rawValue), "target": .string(note.target),
+                    "before": differences?.before ?? note.before, "after": differences?.after ?? note.after,
+                ]
+            })
+    }
+
+    /// Checks that a change of segments affects running experiments of one project only. An approval is for one
+    /// project, so the second person would not see the experiments of another.
     ///
-    /// - Parameter project: the project whose running experiments the change may need an approval for.
-    /// - Throws: 409 if they do.
+    /// - Parameters:
+    ///   - project: the project whose running experiments may be affected.
+    ///   - projects: the other projects.
+    ///   - segments: the segments that the change defines.
+    /// - Throws: 409 if running experiments of another project are affected.
     public func expectNoOther(
         than project: Project?, in projects: some Sequence<Project>, changing segments: [Segment]
     ) throws(CoreError) {
@@ -82,10 +93,10 @@ public enum ApprovalPolicy: Sendable {
                 + "changes those of \(names): let each project use a segment of its own")
     }
 
-    /// Checks that a change is exactly what was approved. If the definitions have changed since the proposal was made,
-    /// the same request may change more.
+    /// Checks that a change has an approval, and that the definitions are as they were when the proposal was made.
+    /// Otherwise the same request might change more than the second person has seen.
     ///
-    /// - Throws: ``HeldChange`` without an approval; 409 if the change differs from the approved one.
+    /// - Throws: ``HeldChange`` if the change has no approval; 409 if it differs from the approved one.
     private func expectApproval(of changes: JSONValue, to experiments: [String], of project: Project) throws {
         let basis = project.basis(of: experiments, changes)
         guard let approval else {
@@ -94,13 +105,13 @@ public enum ApprovalPolicy: Sendable {
         guard basis == approval.proposal.basis else { throw approval.proposal.outdated }
     }
 
-    /// Checks that another project may become the default, which requests mean that name no project.
+    /// Checks that another project may become the default project, to which requests that name no project refer.
     ///
     /// - Parameters:
-    ///   - sdkKey: the SDK key of the new default.
-    ///   - project: the former default; `nil` if there is none.
-    ///   - changesMore: whether the request also changes how long assignments last.
-    /// - Returns: whether the change was made by an approval; false if it needs none.
+    ///   - sdkKey: the SDK key of the new default project.
+    ///   - project: the former default project; `nil` if there is none.
+    ///   - changesMore: whether the request also changes the assignment lifetime of the project.
+    /// - Returns: whether the change has an approval; false if it needs none.
     /// - Throws: ``HeldChange`` if the former default has running experiments; 409 if the change is not what was
     ///   approved.
     public func checkDefault(_ sdkKey: String, insteadOf project: Project?, changesMore: Bool) throws -> Bool {
@@ -138,10 +149,10 @@ public enum ApprovalPolicy: Sendable {
 }
 
 extension AuditNote {
-    /// Whether the note is about the upload of a whole datafile, and does not say what changes in it.
+    /// Whether the note is about the upload of a whole datafile. Such a note does not have the datafiles.
     fileprivate var isOfDatafile: Bool { action == .datafilePut && before.isNull && after.isNull }
 
-    /// The note, marked as that of a change which needed no approval because it only stops running experiments.
+    /// The note of a change that needed no approval, because it only stops running experiments.
     fileprivate var exempt: AuditNote {
         guard var object = after.object else { return self }
         var note = self
@@ -156,6 +167,7 @@ public struct HeldChange: Error {
     public let sdkKey: String
     /// See ``Proposal/basis``.
     public let basis: String
+    /// The keys of the running experiments that the change affects.
     public let experiments: [String]
     /// See ``Proposal/changes``.
     public let changes: JSONValue
@@ -182,8 +194,10 @@ extension Proposal {
         guard isUpToDate(in: project) else { throw outdated }
     }
 
+    /// Whether the definitions on which the proposal is based are as they were when it was made.
     private func isUpToDate(in project: Project?) -> Bool { basis == project?.basis(of: experiments, changes) }
 
+    /// The error that refuses the proposal because it is not up to date.
     fileprivate var outdated: CoreError {
         CoreError(
             .conflict,

@@ -10,12 +10,12 @@ struct DatafileDifferences {
     let before: JSONValue
     let after: JSONValue
 
-    /// The maximum number of elements of a list that are shown. The others are counted.
+    /// The maximum number of elements of a list that are shown, so that people can read them. The others are counted.
     private static let elementLimit = 100
-    /// The maximum size of a value that is shown, in bytes. Of a larger one the size is shown.
+    /// The maximum size of a value that is shown, in bytes. A larger value is replaced by its size.
     private static let valueLimit = 1_024
 
-    /// The members of an object, of which each has a value before and one after the change.
+    /// The members that differ, with their values before and after the change.
     private struct Sides {
         var before: [JSONObject.Member] = []
         var after: [JSONObject.Member] = []
@@ -65,6 +65,7 @@ struct DatafileDifferences {
             JSONObject(differing.map { JSONObject.Member(key: $0.key, value: shortened($0.value)) }))
     }
 
+    /// Returns the value, or a text with its size if it is too large to be shown.
     private static func shortened(_ value: JSONValue) -> JSONValue {
         let size = value.encoded().count
         return size <= valueLimit ? value : .string("(\(size) bytes)")
@@ -82,22 +83,21 @@ struct DatafileDifferences {
         var elements: [String: [Identifier: JSONObject]] = [:]
         var rest = root
         rest["revision"] = nil
+        func add(_ object: JSONObject, to list: String) {
+            let key = object.identifier("key") ?? object.identifier("id") ?? ""
+            elements[list, default: [:]][key] = object
+        }
         for list in lists {
             rest[list] = nil
-            var own: [Identifier: JSONObject] = [:]
-            func add(_ object: JSONObject, to elements: inout [Identifier: JSONObject]) {
-                elements[object.identifier("key") ?? object.identifier("id") ?? ""] = object
-            }
+            // Even an empty list is compared, because the other datafile may have elements in it.
+            if elements[list] == nil { elements[list] = [:] }
             for var object in root.objects(list) {
                 if list == "groups" {
-                    for experiment in object.objects("experiments") {
-                        add(experiment, to: &elements["experiments", default: [:]])
-                    }
+                    for experiment in object.objects("experiments") { add(experiment, to: "experiments") }
                     object["experiments"] = nil
                 }
-                add(object, to: &own)
+                add(object, to: list)
             }
-            elements[list, default: [:]].merge(own) { $1 }
         }
         elements["datafile"] = ["datafile": rest]
         return elements

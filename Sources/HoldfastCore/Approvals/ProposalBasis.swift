@@ -4,42 +4,50 @@ import JSON
 import Storage
 
 extension Project {
-    /// Returns a hash of all definitions on which a change and its preview are based. If it differs from that of a
-    /// proposal, the proposal is outdated.
+    /// Returns a hash of all definitions on which a change and its preview are based. A proposal keeps it as its
+    /// ``Proposal/basis``. Once the hash differs from the kept one, the proposal is outdated.
     ///
     /// - Parameters:
     ///   - experiments: the keys of the running experiments that the change affects.
     ///   - changes: see ``Proposal/changes``.
     func basis(of experiments: [String], _ changes: JSONValue) -> String {
-        var basis = ProposalBasis(of: experiments, in: self)
-        for change in (changes.array ?? []).compactMap(\.object) { basis.add(change) }
-        basis.addExperiments()
-        basis.addSharedDefinitions()
+        let basis = ProposalBasis(of: experiments, (changes.array ?? []).compactMap(\.object), in: self)
         return String(Self.hash(JSONValue.array(basis.parts).encoded()), radix: 16)
     }
 }
 
-/// Collects the current state of the definitions on which a change is based: the definitions that it changes; for
-/// running experiments among them also their flags, groups and metrics; and the segments and holdouts that determine
-/// their users.
+/// The current state of the definitions on which a change is based, as a list of JSON values.
+///
+/// The list has, in this order:
+/// 1. the keys of the running experiments that the change affects;
+/// 2. the definitions that the change creates, changes or removes;
+/// 3. the experiments of 1 and 2, each with its bucket values in its group, its flags and its metrics;
+/// 4. the assignment lifetime, all holdouts, and the segments that these experiments and holdouts use.
+///
+/// The order must not change, because stored proposals have hashes of such lists.
 private struct ProposalBasis {
     private let project: Project
     /// The keys of the experiments that belong to the basis.
     private var experiments: Set<Identifier>
+    /// The names of the segments that belong to the basis.
     private var segments: Set<Identifier> = []
     private(set) var parts: [JSONValue]
 
     private var datafile: Datafile { project.datafile }
     private var definitions: ProjectDefinitions { project.definitions }
 
-    init(of experiments: [String], in project: Project) {
+    init(of experiments: [String], _ changes: [JSONObject], in project: Project) {
         self.project = project
         self.experiments = Set(experiments.map { Identifier($0) })
         parts = experiments.sorted().map { .string($0) }
+        // The changes come first, because they name further experiments and segments.
+        for change in changes { addDefinition(of: change) }
+        addExperiments()
+        addSharedDefinitions()
     }
 
     /// Adds the definition that a change is about.
-    mutating func add(_ change: JSONObject) {
+    private mutating func addDefinition(of change: JSONObject) {
         let action = change["action"]?.string ?? ""
         let target = change.identifier("target") ?? ""
         parts += [.string(action), JSONValue(target)]
@@ -54,17 +62,17 @@ private struct ProposalBasis {
         case "segment": segments.insert(target)
         // The version identifies the whole datafile.
         case "datafile": parts.append(.integer(project.version))
-        // All holdouts are part of each basis.
+        // Holdouts are part of each basis, whether the change is about them or not.
         default: break
         }
     }
 
     /// Adds each experiment with its bucket values in its group, its flags and its metrics.
-    mutating func addExperiments() {
+    private mutating func addExperiments() {
         for key in experiments.sorted() {
             guard let experiment = datafile.experiment(key: key) else { continue }
             parts.append(description(of: experiment))
-            for range in datafile.groupRanges(of: experiment.id) {
+            for range in datafile.groupRanges(ofExperiment: experiment.id) {
                 parts += [.integer(Int64(range.lowerBound)), .integer(Int64(range.upperBound))]
             }
             parts += definitions.flags(ofExperiment: experiment.id).map { description(of: datafile.flag(key: $0.key)) }
@@ -75,19 +83,21 @@ private struct ProposalBasis {
         }
     }
 
-    /// Adds what applies to several experiments: the lifetime of assignments, all holdouts, and the segments that the
-    /// experiments and holdouts use.
-    mutating func addSharedDefinitions() {
+    /// Adds the definitions that apply to several experiments: the assignment lifetime, all holdouts, and the segments
+    /// that the experiments and holdouts use.
+    private mutating func addSharedDefinitions() {
         let keys = experiments.union(datafile.holdouts.map(\.key))
-        segments.formUnion(
-            datafile.mentions.segments.filter { !keys.isDisjoint(with: datafile.keys(usingSegment: $0)) })
+        let usedSegments = datafile.mentions.segments.filter { segment in
+            !keys.isDisjoint(with: datafile.keys(usingSegment: segment))
+        }
+        segments.formUnion(usedSegments)
         if let lifetime = datafile.assignmentLifetime { parts.append(.string(lifetime.text)) }
         parts += definitions.holdoutLists.map { $0 ?? .null }
         parts += segments.sorted().map { project.schema.segments[$0]?.conditions ?? .null }
     }
 
-    /// Returns a number that increases with each edit of a flag or of its experiments. So a flag that was changed and
-    /// changed back differs, too.
+    /// Returns the version of a flag, which increases with each edit of the flag or of its experiments. With it, a flag
+    /// that was changed and changed back counts as changed.
     private func versionOfFlag(_ key: Identifier) -> JSONValue {
         definitions.flags[key]?.version.map { .integer($0) } ?? .null
     }
@@ -99,18 +109,5 @@ private struct ProposalBasis {
         object["revision"] = nil
         object["version"] = nil
         return .object(object)
-    }
-}
-
-extension Datafile {
-    /// Returns the ranges of bucket values of a group that belong to an experiment.
-    func groupRanges(of id: Identifier) -> [Range<Int>] {
-        guard let allocation = experiment(id: id)?.exclusionGroup?.trafficAllocation else { return [] }
-        var start = 0
-        return allocation.ranges.compactMap { range in
-            // An allocation has the end of each range only; the start is the greatest end before.
-            defer { start = max(start, range.end) }
-            return range.entityID == id && range.end > start ? start..<range.end : nil
-        }
     }
 }

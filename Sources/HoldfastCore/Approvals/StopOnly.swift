@@ -3,38 +3,42 @@ import Definitions
 import JSON
 
 extension ProjectDefinitions {
-    /// Whether these definitions differ from former ones only in what was stopped: experiments paused, enrollment
-    /// closed, ramps ended, flags turned off.
+    /// Whether an edit did nothing but stop something: it paused experiments, closed enrollment, ended ramps, or turned
+    /// off flags. Such an edit needs no approval.
     ///
-    /// Makes just these changes to the former definitions, generates their datafile, and compares it with that of these
-    /// definitions. So no member can be forgotten.
+    /// The check applies only the stops to the former definitions, and compares the datafile that results with the
+    /// edited one. Every other change therefore shows, of whatever member it is.
+    ///
+    /// - Parameter former: the definitions before the edit.
     func onlyStops(_ former: ProjectDefinitions) -> Bool {
-        var stopped = former
+        var expected = former
         for experiment in experiments {
-            guard let known = former.experiments[experiment.key] else { return false }
-            let expected = known.stopped(as: experiment)
-            if expected != known { stopped.experiments.set(expected) }
+            guard let formerExperiment = former.experiments[experiment.key] else { return false }
+            let stopped = formerExperiment.stopped(like: experiment)
+            if stopped != formerExperiment { expected.experiments.set(stopped) }
         }
         for flag in flags {
-            guard var known = former.flags[flag.key] else { return false }
-            guard known.isEnabled, !flag.isEnabled else { continue }
-            known.isEnabled = false
-            stopped.flags.set(known)
+            guard var stopped = former.flags[flag.key] else { return false }
+            guard stopped.isEnabled, !flag.isEnabled else { continue }
+            stopped.isEnabled = false
+            expected.flags.set(stopped)
         }
-        stopped.root["revision"] = root["revision"]
-        stopped.generate(since: former)
-        return stopped.withoutVersions == withoutVersions
+        expected.root["revision"] = root["revision"]
+        expected.generate(since: former)
+        return expected.rootWithoutVersions == rootWithoutVersions
     }
 
-    /// The datafile without the versions of flags, because an uploaded datafile need not increase them.
-    private var withoutVersions: JSONObject {
+    /// The datafile without the versions of flags. An edit increases them, but an uploaded datafile need not.
+    private var rootWithoutVersions: JSONObject {
         var root = root
         root["featureFlags"] = (root["featureFlags"]?.array).map { flags in
             .array(
                 flags.map { element in
-                    guard var flag = element.object, var own = flag[Annotations.member]?.object else { return element }
-                    own["version"] = nil
-                    flag[Annotations.member] = .object(own)
+                    guard var flag = element.object, var annotations = flag[Annotations.member]?.object else {
+                        return element
+                    }
+                    annotations["version"] = nil
+                    flag[Annotations.member] = .object(annotations)
                     return .object(flag)
                 })
         }
@@ -43,18 +47,17 @@ extension ProjectDefinitions {
 }
 
 extension ExperimentDefinition {
-    /// Returns the experiment with only those changes of another state of it that stop it: the status paused, closed
-    /// enrollment, an ended ramp.
-    fileprivate func stopped(as other: ExperimentDefinition) -> ExperimentDefinition {
+    /// Returns the experiment with the stops of its edited state, and without any other change.
+    ///
+    /// - Parameter edited: the experiment after the edit.
+    fileprivate func stopped(like edited: ExperimentDefinition) -> ExperimentDefinition {
         var stopped = self
-        let running = ExperimentStatus.running.rawValue
-        if !isDraft, status == running, other.status == ExperimentStatus.paused.rawValue {
-            stopped.status = other.status
-        }
-        stopped.isClosed = isClosed || other.isClosed
-        if let state = other.details.ramp?.state, state.status == .ended, let ramp = details.ramp,
-            ramp.isPending || ramp.state.status == .held
-        {
+        let isRunning = status == ExperimentStatus.running.rawValue
+        if isRunning, edited.status == ExperimentStatus.paused.rawValue { stopped.status = edited.status }
+        stopped.isClosed = isClosed || edited.isClosed
+        // Only a ramp that goes on or is held can be ended.
+        let canEndRamp = details.ramp.map { $0.isPending || $0.state.status == .held } ?? false
+        if canEndRamp, let state = edited.details.ramp?.state, state.status == .ended {
             stopped.details.ramp?.state = state
         }
         return stopped

@@ -3,7 +3,8 @@ import Definitions
 public import JSON
 import Storage
 
-/// A difference between two states of an element, or of the settings of the project. Plans and the audit log show it.
+/// A difference between two states of an element, or of the settings of a project. Plans (the responses of previews)
+/// and the audit log show it.
 public struct DefinitionDifference: Sendable {
     /// `nil` for the settings of the project.
     public let kind: DefinitionSet.Kind?
@@ -16,8 +17,18 @@ public struct DefinitionDifference: Sendable {
 
     var noun: String { kind?.noun ?? DefinitionSet.projectMember }
 
-    /// The members that differ; `nil` stands for absent.
-    private var members: [(name: String, before: JSONValue?, after: JSONValue?)] {
+    /// A member that differs.
+    private struct MemberDifference {
+        let name: String
+        /// `nil` if the member is absent.
+        let before: JSONValue?
+        /// `nil` if the member is absent.
+        let after: JSONValue?
+    }
+
+    /// The members that differ, without the allocation, which follows from other members or from earlier allocations.
+    /// URLs of webhooks are hidden.
+    private var members: [MemberDifference] {
         func shown(_ object: JSONObject?) -> JSONObject {
             var object = object ?? JSONObject()
             if kind == .webhooks { object.hideURL() }
@@ -29,7 +40,7 @@ public struct DefinitionDifference: Sendable {
         let differing = names.filter { name in
             name != DefinitionSet.allocation && !DefinitionSet.areSame(before[name], after[name])
         }
-        return differing.map { ($0, before[$0], after[$0]) }
+        return differing.map { MemberDifference(name: $0, before: before[$0], after: after[$0]) }
     }
 
     /// Whether any members differ.
@@ -54,13 +65,14 @@ public struct DefinitionDifference: Sendable {
 }
 
 extension JSONObject {
-    /// Replaces the URL of a webhook, which may be a secret, by its origin and a short hash. The hash shows whether two
-    /// URLs differ.
+    /// Replaces the URL of a webhook, which may be a secret, by its origin and a short hash:
+    /// `https://example.com/…123456`. The hash shows whether two URLs differ.
     fileprivate mutating func hideURL() {
         guard let url = self["url"]?.string else { return }
         let origin = Webhook.Definition.origin(of: url)
         guard url != origin else { return }
-        let hash = DerivedID.of(url).suffix(6)
+        let hashLength = 6
+        let hash = DerivedID.of(url).suffix(hashLength)
         self["url"] = .string("\(origin)/…\(hash)")
     }
 }
@@ -118,6 +130,7 @@ extension DefinitionSet {
         return !DefinitionChanges.areSame(.object(before), .object(after))
     }
 
+    /// Whether two members are equivalent, or both absent.
     fileprivate static func areSame(_ left: JSONValue?, _ right: JSONValue?) -> Bool {
         guard let left, let right else { return (left == nil) == (right == nil) }
         return DefinitionChanges.areSame(left, right)

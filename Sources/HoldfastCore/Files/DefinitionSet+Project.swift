@@ -8,13 +8,13 @@ extension DefinitionSet {
     /// out, because the API cannot define them again.
     ///
     /// - Parameters:
-    ///   - definitions: `nil` if there is no project yet.
-    ///   - webhooks: the webhooks of this project and of all projects; `nil` to leave out webhooks.
-    ///   - edited: former definitions of which these are an edit, with their description. Only what the edit touched is
-    ///     described again.
+    ///   - definitions: the definitions of the project; `nil` if there is no project yet.
+    ///   - webhooks: the webhooks of this project, and those that are for all projects; `nil` to leave out webhooks.
+    ///   - former: the definitions before an edit, and the set that describes them; `nil` if they are unknown. The
+    ///     elements that the edit did not touch are taken from that set.
     public init(
         _ definitions: ProjectDefinitions?, _ schema: AttributeSchema, webhooks: [Webhook]? = nil,
-        since edited: (definitions: ProjectDefinitions, set: DefinitionSet)? = nil
+        since former: (definitions: ProjectDefinitions, set: DefinitionSet)? = nil
     ) {
         self[.webhooks] = (webhooks ?? []).map {
             var object = JSONObject(.init(key: "key", value: .string($0.key)))
@@ -33,12 +33,14 @@ extension DefinitionSet {
         func sorted(_ elements: [Element]) -> [Element] { elements.sorted { $0.key < $1.key } }
         self[.metrics] = sorted(definitions.metrics.map { Element(key: $0.key, object: $0.definition) })
         self[.groups] = sorted(definitions.groups.compactMap { definitions.element(of: $0) })
-        let touched = edited.map { definitions.touchedElements(since: $0.definitions) }
+        let touched = former.map { definitions.touchedElements(since: $0.definitions) }
         self[.experiments] = sorted(
             Self.elements(
-                definitions.experiments, touched?.experiments, edited?.set[.experiments], definitions.listedObject))
+                definitions.experiments, touched: touched?.experiments, since: former?.set[.experiments],
+                definitions.listedObject))
         self[.flags] = sorted(
-            Self.elements(definitions.flags, touched?.flags, edited?.set[.flags], definitions.listedObject))
+            Self.elements(
+                definitions.flags, touched: touched?.flags, since: former?.set[.flags], definitions.listedObject))
         // Holdouts keep their order, because the first one that applies to a user counts.
         self[.holdouts] = definitions.holdouts.map { Element(key: $0.key, object: $0.definition) }
     }
@@ -50,7 +52,7 @@ extension DefinitionSet {
     ///   - former: the elements as they were described before.
     ///   - describe: returns `nil` for a definition that is left out.
     private static func elements<Defined>(
-        _ list: DefinitionList<Defined>, _ touched: Set<Identifier>?, _ former: [Element]?,
+        _ list: DefinitionList<Defined>, touched: Set<Identifier>?, since former: [Element]?,
         _ describe: (Defined) -> JSONObject?
     ) -> [Element] {
         guard let touched, let former else {
@@ -66,9 +68,11 @@ extension DefinitionSet {
 }
 
 extension ProjectDefinitions {
-    /// Returns the keys of the experiments and flags whose form in files may differ from that in former definitions, of
-    /// which these are an edit: those that were touched, the flags of touched experiments, and the experiments of
-    /// touched flags.
+    /// Returns the keys of the experiments and flags whose form in files an edit may have changed: those that the edit
+    /// touched, the flags of touched experiments, and the experiments of touched flags.
+    ///
+    /// - Parameter former: the definitions before the edit. A flag may have lost an experiment, so both states are
+    ///   searched.
     fileprivate func touchedElements(
         since former: ProjectDefinitions
     ) -> (experiments: Set<Identifier>, flags: Set<Identifier>) {

@@ -6,7 +6,7 @@ import Storage
 extension DefinitionSet {
     /// Creates the set that restores an element to a former state.
     ///
-    /// What changes during the operation of an experiment stays as it is now: ids, the status, whether enrollment is
+    /// Members that change while an experiment runs stay as they are now: ids, the status, whether enrollment is
     /// open, the conclusion, the schedule and the ramp, and whether a flag is on. An element that has been deleted is
     /// created again as it was.
     ///
@@ -33,7 +33,11 @@ extension DefinitionSet {
 }
 
 extension ProjectDefinitions {
-    /// Adapts the former state of an experiment to the current one.
+    /// Changes the former state of an experiment into one that can be applied to the current definitions.
+    ///
+    /// - Parameters:
+    ///   - object: the former state.
+    ///   - current: the current state; `nil` if the experiment has been deleted.
     fileprivate func restore(_ object: inout JSONObject, _ key: Identifier, _ current: JSONObject?) {
         guard let experiment = experiments[key], let current else { return }
         object.replace(["id", "enrollment", "schedule", "ramp", "conclusion"], byThoseOf: current)
@@ -51,7 +55,8 @@ extension ProjectDefinitions {
             })
     }
 
-    /// Adapts the experiments in the former rules of a flag to the current ones.
+    /// Changes the experiments in the former rules of a flag, so that their ids, enrollment and status stay as they are
+    /// now.
     fileprivate func restoreRules(of flag: inout JSONObject) {
         guard let rules = flag["rules"]?.array else { return }
         flag["rules"] = .array(
@@ -76,7 +81,7 @@ extension ExperimentDefinition {
 }
 
 extension JSONObject {
-    /// Sets members to the values that another object has, or removes them if it has none.
+    /// Copies members from another object. A member that the other object lacks is removed.
     fileprivate mutating func replace(_ names: [String], byThoseOf other: JSONObject) {
         for name in names { self[name] = other[name] }
     }

@@ -29,7 +29,7 @@ public struct DefinitionSet: Sendable, Equatable {
     public struct Element: Sendable, Equatable {
         public var key: Identifier
         public var object: JSONObject
-        /// The location of the element in the input. Two elements may be equal in different places.
+        /// The location of the element in the input, for errors. It does not count in comparisons of elements.
         public var place: JSONPointer = []
 
         public static func == (left: Self, right: Self) -> Bool { left.key == right.key && left.object == right.object }
@@ -48,6 +48,7 @@ public struct DefinitionSet: Sendable, Equatable {
     /// The member of an experiment or a group that maps bucket values to variations or experiments. It is present only
     /// if it does not follow from the other members, because it depends on earlier allocations.
     static let allocation = "traffic_allocation"
+    /// The maximum number of elements of a kind in a document.
     private static let longestList = 100_000
 
     public init() {}
@@ -63,27 +64,30 @@ public struct DefinitionSet: Sendable, Equatable {
             project = faults.collect(
                 try given.object("a project", knowing: [AssignmentLifetime.apiMember], at: [Self.projectMember]))
         }
-        for kind in Kind.allCases {
-            var known: Set<Identifier> = []
-            var elements: [Element] = []
-            for (value, place) in faults.list(object, kind.rawValue, 0...Self.longestList, at: []) ?? [] {
-                guard let object = value.object else {
-                    faults.add("a definition must be an object; got \(value.kind)", at: place)
-                    continue
-                }
-                let keyPlace = place.appending(kind.keyMember)
-                guard let text = faults.collect(try object.text(kind.keyMember, in: place)),
-                    let key = faults.collect(try NameRule.checkKey(text, at: keyPlace))
-                else { continue }
-                if !known.insert(Identifier(key)).inserted {
-                    faults.add("the \(kind.rawValue) must differ; got '\(key)' twice", at: keyPlace)
-                }
-                elements.append(Element(key: Identifier(key), object: object, place: place))
-            }
-            self[kind] = elements
-            if kind == .webhooks { saysWebhooks = object[kind.rawValue].map { !$0.isNull } ?? false }
-        }
+        for kind in Kind.allCases { self[kind] = Self.elements(kind, of: object, &faults) }
+        saysWebhooks = object[Kind.webhooks.rawValue].map { !$0.isNull } ?? false
         try faults.check()
+    }
+
+    /// Reads the list of the elements of a kind. An element without a valid key is left out, and is a fault.
+    private static func elements(_ kind: Kind, of document: JSONObject, _ faults: inout FaultCollector) -> [Element] {
+        var keys: Set<Identifier> = []
+        var elements: [Element] = []
+        for (value, place) in faults.list(document, kind.rawValue, 0...longestList, at: []) ?? [] {
+            guard let object = value.object else {
+                faults.add("a definition must be an object; got \(value.kind)", at: place)
+                continue
+            }
+            let keyPlace = place.appending(kind.keyMember)
+            guard let text = faults.collect(try object.text(kind.keyMember, in: place)),
+                let key = faults.collect(try NameRule.checkKey(text, at: keyPlace))
+            else { continue }
+            if !keys.insert(Identifier(key)).inserted {
+                faults.add("the \(kind.rawValue) must differ; got '\(key)' twice", at: keyPlace)
+            }
+            elements.append(Element(key: Identifier(key), object: object, place: place))
+        }
+        return elements
     }
 
     public subscript(kind: Kind) -> [Element] {

@@ -13,13 +13,15 @@ public import Storage
 /// The work is done by a ``DefinitionSetRun``, which collects every error before the edit fails.
 public struct DefinitionSetEdit: Sendable {
     private let set: DefinitionSet
+    /// Whether elements that the set lacks are removed.
     private let prunes: Bool
+    /// The maximum number of removed elements; `nil` for any number, unless the set is empty.
     private let removalLimit: Int?
     private let author: Author
     private let time: Instant
     private let webhooks: WebhookView?
 
-    /// What an edit has done, or would do.
+    /// The effects of an edit.
     public struct Outcome: Sendable {
         /// The definitions of the project after the edit.
         public let definitions: DefinitionSet
@@ -79,20 +81,25 @@ public struct DefinitionSetEdit: Sendable {
         let after = DefinitionSet(
             definitions, run.schema, webhooks: run.webhooks,
             since: project.map { ($0.definitions, run.former) })
-        var differences = after.differences(from: run.former)
-        if after.project != run.former.project {
-            differences.insert(
-                DefinitionDifference(
-                    kind: nil, key: Identifier(definitions.sdkKey), before: run.former.project ?? JSONObject(),
-                    after: after.project ?? JSONObject()), at: 0)
-        }
         return Outcome(
-            definitions: after, differences: differences, schema: run.schemaChange,
-            warnings: run.warnings, notRunning: run.notRunning)
+            definitions: after, differences: Self.differences(from: run.former, to: after, of: definitions.sdkKey),
+            schema: run.schemaChange, warnings: run.warnings, notRunning: run.notRunning)
     }
 
-    /// Checks a set without a server, by applying it to an empty project. So everything that the set refers to must be
-    /// in it.
+    /// Returns the differences between two sets: first that of the settings of the project, then those of elements.
+    private static func differences(
+        from former: DefinitionSet, to edited: DefinitionSet, of sdkKey: String
+    ) -> [DefinitionDifference] {
+        let ofElements = edited.differences(from: former)
+        guard edited.project != former.project else { return ofElements }
+        let ofSettings = DefinitionDifference(
+            kind: nil, key: Identifier(sdkKey), before: former.project ?? JSONObject(),
+            after: edited.project ?? JSONObject())
+        return [ofSettings] + ofElements
+    }
+
+    /// Checks a set without a server, by applying it to an empty project. The set must have all elements that it refers
+    /// to.
     ///
     /// - Throws: 422 with everything that is wrong.
     public static func check(_ set: DefinitionSet) throws(CoreError) -> Outcome {
@@ -116,6 +123,7 @@ extension DefinitionDifference {
             return AuditNote(after == nil ? delete : put, of: key.string, before: detail(before), after: detail(after))
         }
         switch kind {
+        // The settings of the project.
         case nil:
             return AuditNote(
                 .projectPut, of: key.string, before: .object(before ?? JSONObject()),

@@ -3,53 +3,68 @@ import Definitions
 import JSON
 import Storage
 
-/// What in an element of a set is a change.
+/// Turns elements of a set into bodies of `PUT` requests.
+///
+/// The two differ in the members that they leave out: in a set, a missing member gets its default; in a `PUT`, it keeps
+/// its value. A member that is equal to the current one is left out of the body, because a `PUT` may refuse it as a
+/// change.
 extension DefinitionSetRun {
-    /// Returns the body of the `PUT` that makes an element what the set says: the members that differ from the current
-    /// state, and the defaults of members that the element has now and the set leaves out.
-    func changes(_ object: JSONObject, _ kind: DefinitionSet.Kind, _ key: Identifier) -> JSONObject {
-        let object = kind == .flags ? withExplicitExperiments(object) : object
-        guard let shown = shown[kind]?[key] else { return object }
-        var body = object
-        if kind == .experiments, Self.areSameVariations(body["variations"], shown["variations"]) {
-            body["variations"] = shown["variations"]
+    /// Returns the body of the `PUT` that changes an element into what the set says; empty if nothing differs.
+    ///
+    /// - Parameter element: the element in the set.
+    func changes(_ element: JSONObject, _ kind: DefinitionSet.Kind, _ key: Identifier) -> JSONObject {
+        var body = kind == .flags ? withExplicitExperiments(element) : element
+        // A new element gets its defaults from the `PUT`.
+        guard let current = shown[kind]?[key] else { return body }
+        if kind == .experiments {
+            if Self.areSameVariations(body["variations"], current["variations"]) {
+                body["variations"] = current["variations"]
+            }
+            body["plan"] = Self.completePlan(body["plan"])
         }
         // If the kind of a metric changes, the former members do not apply to the new kind.
-        let changesKind = kind == .metrics && object["kind"] != nil && object["kind"] != shown["kind"]
+        let changesKind = kind == .metrics && body["kind"] != nil && body["kind"] != current["kind"]
         if !changesKind {
-            for member in shown where body[member.key] == nil {
+            for member in current where body[member.key] == nil {
                 if let value = kind.defaults[member.key] { body[member.key] = value }
             }
         }
-        // A `PUT` keeps members of a plan that it leaves out; a set removes them.
-        if kind == .experiments, var plan = body["plan"]?.object {
-            for name in DecisionRule.members.names where plan[name] == nil { plan[name] = .null }
-            body["plan"] = .object(plan)
-        }
-        return DefinitionChanges(of: .object(shown)).members(of: .object(body)).object ?? body
+        return DefinitionChanges(of: .object(current)).members(of: .object(body)).object ?? body
     }
 
-    /// Whether the variations of a file equal the current ones. A file may leave out ids and weights, or have keys
-    /// only.
-    private static func areSameVariations(_ given: JSONValue?, _ shown: JSONValue?) -> Bool {
-        guard let given = given?.array, let shown = shown?.array?.compactMap(\.object), given.count == shown.count
+    /// Returns the plan of an experiment with null for each missing member, which removes the current value.
+    private static func completePlan(_ plan: JSONValue?) -> JSONValue? {
+        guard var members = plan?.object else { return plan }
+        for name in DecisionRule.members.names where members[name] == nil { members[name] = .null }
+        return .object(members)
+    }
+
+    /// Whether the variations of a set mean the current ones, although they have another form: a set may leave out ids
+    /// and weights, or have keys only.
+    ///
+    /// - Parameters:
+    ///   - given: the variations in the set: objects, or keys.
+    ///   - current: the variations in the form of files.
+    private static func areSameVariations(_ given: JSONValue?, _ current: JSONValue?) -> Bool {
+        guard let given = given?.array?.map({ $0.object ?? JSONObject(.init(key: "key", value: $0)) }),
+            let current = current?.array?.compactMap(\.object), !given.isEmpty, given.count == current.count
         else { return false }
-        let givenElements = given.map { $0.object ?? JSONObject(.init(key: "key", value: $0)) }
-        let weightedCount = givenElements.count { $0["weight"] != nil }
         // If only some variations have a weight, the set is wrong, and must not pass as unchanged.
-        guard !givenElements.isEmpty, weightedCount == 0 || weightedCount == givenElements.count else { return false }
-        // Without weights the variations get equal shares. Of a bandit, no weights are shown.
-        let hasEqualShares = Set(shown.compactMap { $0["weight"]?.double }).count <= 1
-        return zip(givenElements, shown).allSatisfy { element, shown in
-            let hasSameWeight = element["weight"].map { $0.double == shown["weight"]?.double } ?? hasEqualShares
-            let hasSameID = element["id"].map { $0 == shown["id"] } ?? true
-            return element["key"] == shown["key"] && hasSameWeight && hasSameID
-                && element.allSatisfy { ["key", "id", "weight"].contains($0.key) }
+        let weightCount = given.count { $0["weight"] != nil }
+        guard weightCount == 0 || weightCount == given.count else { return false }
+        // Variations without weights get equal shares. The form of files has no weights for a bandit, which changes
+        // them.
+        let haveEqualShares = Set(current.compactMap { $0["weight"]?.double }).count <= 1
+        return zip(given, current).allSatisfy { given, current in
+            let hasSameWeight = given["weight"].map { $0.double == current["weight"]?.double } ?? haveEqualShares
+            let hasSameID = given["id"].map { $0 == current["id"] } ?? true
+            let hasOtherMembers = given.contains { !["key", "id", "weight"].contains($0.key) }
+            return given["key"] == current["key"] && hasSameWeight && hasSameID && !hasOtherMembers
         }
     }
 
-    /// Returns a flag whose rules also say what they imply about their experiments: a rule without a group removes the
-    /// experiment from its group, and a rule without a status restores an archived experiment.
+    /// Returns a flag whose rules state explicitly what a missing member means: a rule without a group removes its
+    /// experiment from the group, and a rule without a status restores an archived experiment.
     private func withExplicitExperiments(_ flag: JSONObject) -> JSONObject {
         guard let rules = flag["rules"]?.array else { return flag }
         var flag = flag
@@ -68,8 +83,8 @@ extension DefinitionSetRun {
 }
 
 extension DefinitionSet.Kind {
-    /// The values of members that an element leaves out. A member without a default keeps its value, because it may
-    /// change during the operation of an experiment.
+    /// The values that the members get if a set leaves them out. A member without a default keeps its value, because it
+    /// may change while an experiment runs.
     fileprivate var defaults: [String: JSONValue] {
         switch self {
         case .attributes, .segments, .groups: [:]

@@ -3,18 +3,21 @@ import Definitions
 import JSON
 import Storage
 
-/// Experiments and their groups.
+/// Applies the experiments and the groups of a set.
 ///
-/// The experiments of rules are defined by their flags. An element of the list `experiments` may add to one what the
-/// flag does not have, such as a name or metrics.
+/// The experiment of a rule is defined in its flag. An element of the list `experiments` may add members that the flag
+/// does not have, such as a name or metrics.
 extension DefinitionSetRun {
-    /// Whether an element is about the experiment of a rule. If there is no experiment yet, the element has no
-    /// variations.
+    /// Whether an element of `experiments` is about the experiment of a flag's rule. A new experiment is of a rule if
+    /// its element has no variations, because the flag has them.
     func isRule(_ element: DefinitionSet.Element) -> Bool {
         guard let known = definitions.experiments[element.key] else { return element.object["variations"] == nil }
         return definitions.flags(ofExperiment: known.id).contains { $0.rules != nil }
     }
 
+    /// Creates or changes an experiment.
+    ///
+    /// - Parameter isRule: see ``isRule(_:)``.
     mutating func apply(experiment element: DefinitionSet.Element, isRule: Bool) {
         attempt(at: element.place) { run throws(CoreError) in try run.define(experiment: element, isRule: isRule) }
     }
@@ -32,21 +35,14 @@ extension DefinitionSetRun {
         if body["status"] == nil, !isRule { keepStatus(of: element, in: &body) }
         let status = body["status"]?.string.flatMap { ExperimentStatus(name: $0) }
         let newConclusion = try newConclusion(conclusion, of: key)
+        try checkConclusion(newConclusion, of: key, status)
         if newConclusion != nil {
-            guard status == .concluded || status == .archived else {
-                throw CoreError(
-                    .unprocessable, "`conclusion` must come with the `status` concluded or archived", at: ["conclusion"]
-                )
-            }
-            // Only an experiment that runs can be concluded, which sets the status.
-            let now = definitions.experiments[key].flatMap { ExperimentStatus(name: $0.status) }
+            // The conclusion sets the status. It requires that the experiment runs, or is paused or concluded.
+            let currentStatus = definitions.experiments[key].flatMap { ExperimentStatus(name: $0.status) }
+            let canBeConcluded =
+                currentStatus == .running || currentStatus == .paused || currentStatus == .concluded
             body["status"] = nil
-            if !isRule, now != .running, now != .paused, now != .concluded { body["status"] = "running" }
-        } else if status == .concluded, definitions.experiments[key]?.conclusion == nil {
-            throw CoreError(
-                .unprocessable,
-                "`conclusion` is required of a concluded experiment: {\"winner\":KEY or null,\"reason\":TEXT}",
-                at: ["conclusion"])
+            if !isRule, !canBeConcluded { body["status"] = "running" }
         }
         try change(Experiment.self, key, changes(body, .experiments, key), at: element.place)
         if let newConclusion {
@@ -56,8 +52,30 @@ extension DefinitionSetRun {
         try completeNew(key, allocation, isDraft: isRule && status == nil)
     }
 
-    /// Restores an archived experiment that a set names without a status. Any other one keeps its status; if that is
-    /// paused or concluded, notes that the experiment does not run.
+    /// Checks that the status and the conclusion of an element agree.
+    ///
+    /// - Throws: 422 if there is a new conclusion without the status concluded or archived, or the status concluded
+    ///   without any conclusion.
+    private func checkConclusion(
+        _ newConclusion: ConclusionInput?, of key: Identifier, _ status: ExperimentStatus?
+    ) throws(CoreError) {
+        if newConclusion != nil {
+            guard status == .concluded || status == .archived else {
+                throw CoreError(
+                    .unprocessable, "`conclusion` must come with the `status` concluded or archived", at: ["conclusion"]
+                )
+            }
+        } else if status == .concluded, definitions.experiments[key]?.conclusion == nil {
+            throw CoreError(
+                .unprocessable,
+                "`conclusion` is required of a concluded experiment: {\"winner\":KEY or null,\"reason\":TEXT}",
+                at: ["conclusion"])
+        }
+    }
+
+    /// Gives the element of an experiment the status that the set leaves out: an archived experiment is restored, any
+    /// other one keeps its status. If that is paused or concluded, ``notRunning`` tells the author that the experiment
+    /// does not run.
     private mutating func keepStatus(of element: DefinitionSet.Element, in body: inout JSONObject) {
         guard let known = definitions.experiments[element.key] else { return }
         body["status"] = known.restoredStatus
@@ -82,7 +100,9 @@ extension DefinitionSetRun {
 
     /// Gives a new experiment the allocation in the set.
     ///
-    /// - Parameter isDraft: whether it is a draft if its schedule starts it.
+    /// - Parameters:
+    ///   - allocation: the `traffic_allocation` in the set; `nil` to keep the allocation that the `PUT` has made.
+    ///   - isDraft: whether an experiment that its schedule starts is a draft.
     private mutating func completeNew(
         _ key: Identifier, _ allocation: JSONValue?, isDraft: Bool
     ) throws(CoreError) {
@@ -151,10 +171,11 @@ extension DefinitionSetRun {
         }
         var given = allocation.shares
         var expected = experiment.allocation.shares
-        // Bucket values without a variation.
+        // The empty id has the bucket values without a variation.
         given[""] = nil
         expected[""] = nil
         let ids = Set(given.keys).union(expected.keys)
+        // As in ``VariationSplit/weights``: an allocation of raised traffic is rounded in another way than a new one.
         let roundingLimit = 2
         guard ids.allSatisfy({ abs((given[$0] ?? 0) - (expected[$0] ?? 0)) <= roundingLimit }) else {
             throw CoreError(
@@ -181,36 +202,45 @@ extension DefinitionSetRun {
         }
     }
 
-    /// Sets the allocation of a new group.
+    /// Sets the allocation of a new group, whose experiments the set has created.
+    ///
+    /// - Throws: 422 with every wrong member.
     private mutating func define(group element: DefinitionSet.Element) throws(CoreError) {
         let member = DefinitionSet.allocation
         var faults = FaultCollector()
         let object = faults.object(.object(element.object), "a group", knowing: ["name", member], at: [])
         var ranges: [TrafficAllocation.Range] = []
-        for (value, place) in object.flatMap({ faults.list($0, member, 0...10_000, at: []) }) ?? [] {
-            let known = ["experiment", "end_of_range"]
-            guard let range = faults.object(value, "a range", knowing: known, at: place) else { continue }
-            let key = faults.collect(try range.optionalText("experiment", in: place)).map { Identifier($0) }
-            let id = key.flatMap { definitions.experiments[$0]?.id }
-            if let key, id == nil {
-                let hint = Spelling.hint(for: key, among: definitions.experiments.lazy.map(\.key))
-                faults.add("no experiment has the key '\(key)'\(hint)", at: place.appending("experiment"))
-            }
-            guard let end = range["end_of_range"]?.integer, (0...10_000).contains(end) else {
-                faults.add("`end_of_range` must be a whole number from 0 to 10000", at: place.appending("end_of_range"))
-                continue
-            }
-            ranges.append(.init(entityID: id ?? "", end: Int(end)))
+        for (value, place) in object.flatMap({ faults.list($0, member, 0...Bucketer.bucketCount, at: []) }) ?? [] {
+            if let range = range(value, at: place, &faults) { ranges.append(range) }
         }
         try faults.check()
         guard var group = definitions.groups.last(where: { $0.name == element.key.string }) else { return }
         group.allocation = TrafficAllocation(ranges: ranges)
         definitions.groups.set(group)
     }
+
+    /// Reads a range of a group's allocation: `{"experiment":KEY or null,"end_of_range":0 to 10000}`.
+    private func range(
+        _ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector
+    ) -> TrafficAllocation.Range? {
+        let members = ["experiment", "end_of_range"]
+        guard let object = faults.object(value, "a range", knowing: members, at: place) else { return nil }
+        let key = faults.collect(try object.optionalText("experiment", in: place)).map { Identifier($0) }
+        let id = key.flatMap { definitions.experiments[$0]?.id }
+        if let key, id == nil {
+            let hint = Spelling.hint(for: key, among: definitions.experiments.lazy.map(\.key))
+            faults.add("no experiment has the key '\(key)'\(hint)", at: place.appending("experiment"))
+        }
+        guard let end = object["end_of_range"]?.integer, (0...Int64(Bucketer.bucketCount)).contains(end) else {
+            faults.add("`end_of_range` must be a whole number from 0 to 10000", at: place.appending("end_of_range"))
+            return nil
+        }
+        return TrafficAllocation.Range(entityID: id ?? "", end: Int(end))
+    }
 }
 
 extension ProjectDefinitions {
-    /// Gives an experiment another key, and also the flag that serves it. Holdouts that name the flag name the new one.
+    /// Gives an experiment and the flag that serves it another key. Holdouts that name the flag get the new key, too.
     fileprivate mutating func rename(_ experiment: ExperimentDefinition, to key: Identifier) {
         experiments.remove(experiment.key)
         var other = experiment

@@ -13,8 +13,8 @@ import Storage
 /// Stopping an experiment is not a move, because the request asks for just that: by a status, by turning off a flag, or
 /// by a `DELETE`. The edited datafile then still has the experiment, but does not run it.
 ///
-/// A segment whose conditions change counts like a changed audience: the datafile stays, but its experiments take other
-/// users.
+/// A segment whose conditions change counts like a changed audience: the datafile stays the same, but its experiments
+/// admit other users.
 ///
 /// The work is done in two steps. The initializer compares the datafiles, and keeps only the experiments whose users
 /// may be moved. ``moves(of:_:_:)`` then decides single users before and after the change.
@@ -76,18 +76,18 @@ struct DefinitionMoves: Sendable {
         forcedVariations = project.forcedVariations
         schema = project.schema
         editedSchema = segments.isEmpty ? schema : schema.with(segments: segments)
-        let changing = Set(segments.flatMap { former.keys(usingSegment: $0.name) })
+        let keysUsingSegments = Set(segments.flatMap { former.keys(usingSegment: $0.name) })
         let changesHoldouts = project.definitions.holdoutLists != compiled.definitions.holdoutLists
         // Holdouts and segments affect all experiments. Otherwise only the elements that differ are compared, which are
         // few.
-        let comparesAll = changesHoldouts || !changing.isEmpty
+        let comparesAll = changesHoldouts || !keysUsingSegments.isEmpty
         var inFlags: Set<Identifier> = []
         var sequences: [Sequence] = []
         func compare(_ flagKey: Identifier?, _ before: [Experiment], _ after: [Experiment]) {
             // Concluding an experiment is not a move: the request asks that everybody gets the winner.
             let before = before.filter { edited.experiment(id: $0.id)?.isConcluded != true }
             var affected = Self.affected(before, after) { experiment, now in
-                !changing.contains(experiment.key) && Self.takesSame(experiment, now, former, edited)
+                !keysUsingSegments.contains(experiment.key) && Self.takesSame(experiment, now, former, edited)
             }
             if changesHoldouts {
                 affected.formUnion(before.lazy.filter(\.isRunning).map(\.id))
@@ -147,13 +147,16 @@ struct DefinitionMoves: Sendable {
     private static func takesSame(
         _ before: Experiment, _ after: Experiment, _ former: Datafile, _ edited: Datafile
     ) -> Bool {
-        before === after
-            || before.isRunning == after.isRunning && before.trafficAllocation == after.trafficAllocation
-                && before.exclusionGroup?.id == after.exclusionGroup?.id
-                && before.exclusionGroup?.trafficAllocation == after.exclusionGroup?.trafficAllocation
-                && before.forcedVariations == after.forcedVariations
-                && before.variations.map(\.id) == after.variations.map(\.id)
-                && former.audience(of: before) == edited.audience(of: after)
+        // An edit leaves the experiments that it does not touch as they are.
+        if before === after { return true }
+        let isInSameGroup =
+            before.exclusionGroup?.id == after.exclusionGroup?.id
+            && before.exclusionGroup?.trafficAllocation == after.exclusionGroup?.trafficAllocation
+        return isInSameGroup && before.isRunning == after.isRunning
+            && before.trafficAllocation == after.trafficAllocation
+            && before.forcedVariations == after.forcedVariations
+            && before.variations.map(\.id) == after.variations.map(\.id)
+            && former.audience(of: before) == edited.audience(of: after)
     }
 
     // MARK: Users
@@ -223,11 +226,11 @@ struct DefinitionMoves: Sendable {
 
     /// Returns how the change moves a user; `nil` if the user keeps the variation, or if the experiment is stopped.
     private func move(of user: Enrollment, in sequence: Sequence) -> Move? {
-        let now = DecisionService(datafile: former)
-        let next = DecisionService(datafile: edited)
+        let formerDecisions = DecisionService(datafile: former)
+        let decisions = DecisionService(datafile: edited)
         func variationOfFlag() -> Variation? {
             sequence.flagKey.flatMap { flagKey in
-                next.decide(flagKey, for: User(id: user.userID), stored: user.after)?.value.variation
+                decisions.decide(flagKey, for: User(id: user.userID), stored: user.after)?.value.variation
             }
         }
         guard let position = sequence.edited.firstIndex(where: { $0.id == user.experiment.id }) else {
@@ -236,12 +239,12 @@ struct DefinitionMoves: Sendable {
         if let move = moveToEarlier(of: user, before: position, in: sequence) { return move }
         let edited = sequence.edited[position]
         guard edited.isRunning else { return nil }
-        if let holdout = next.assign(edited, for: User(id: user.userID), stored: user.after).holdout,
-            now.assign(user.experiment, for: User(id: user.userID), stored: user.before).holdout == nil
+        if let holdout = decisions.assign(edited, for: User(id: user.userID), stored: user.after).holdout,
+            formerDecisions.assign(user.experiment, for: User(id: user.userID), stored: user.before).holdout == nil
         {
             return user.move(.holdout(holdout.key), to: nil)
         }
-        guard let kept = next.heldVariation(of: edited, for: user.userID, stored: user.after)?.variation else {
+        guard let kept = decisions.heldVariation(of: edited, for: user.userID, stored: user.after)?.variation else {
             return user.move(.variationRemoved(user.variation.key), to: variationOfFlag())
         }
         return kept.id == user.variation.id ? nil : user.move(.whitelist, to: kept)
@@ -251,20 +254,21 @@ struct DefinitionMoves: Sendable {
     ///
     /// - Parameter position: the place of the user's experiment after the change.
     private func moveToEarlier(of user: Enrollment, before position: Int, in sequence: Sequence) -> Move? {
-        let now = DecisionService(datafile: former)
-        let next = DecisionService(datafile: edited)
+        let formerDecisions = DecisionService(datafile: former)
+        let decisions = DecisionService(datafile: edited)
         for earlier in sequence.edited[..<position] where earlier.isRunning {
-            if let taken = next.heldVariation(of: earlier, for: user.userID, stored: user.after) {
+            if let taken = decisions.heldVariation(of: earlier, for: user.userID, stored: user.after) {
                 return user.move(.earlierExperiment(earlier.key), to: taken.variation)
             }
-            guard let taken = next.possibleEnrollment(of: earlier, for: user.userID, stored: user.after) else {
+            guard let taken = decisions.possibleEnrollment(of: earlier, for: user.userID, stored: user.after) else {
                 continue
             }
             // If the experiment could take the user before the change, too, the change does not move the user.
-            let known = sequence.former[..<user.index].first { $0.id == earlier.id }
-            let tookBefore =
-                known.flatMap { now.possibleEnrollment(of: $0, for: user.userID, stored: user.before) } != nil
-            if !tookBefore { return user.move(.earlierExperiment(earlier.key), to: taken) }
+            let formerEarlier = sequence.former[..<user.index].first { $0.id == earlier.id }
+            let formerEnrollment = formerEarlier.flatMap { experiment in
+                formerDecisions.possibleEnrollment(of: experiment, for: user.userID, stored: user.before)
+            }
+            if formerEnrollment == nil { return user.move(.earlierExperiment(earlier.key), to: taken) }
         }
         return nil
     }

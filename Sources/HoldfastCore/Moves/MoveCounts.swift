@@ -4,8 +4,7 @@ public import JSON
 
 /// The numbers of enrolled users whom a change of definitions can move.
 ///
-/// Each stored user is examined when the count reaches the user, so users who are enrolled during the count may be
-/// missing.
+/// ``PreviewCounter`` reads the stored users page by page. A user who is enrolled while it reads may be missing.
 public struct MoveCounts: Sendable {
     /// Users who would get another variation.
     public private(set) var users = 0
@@ -17,35 +16,45 @@ public struct MoveCounts: Sendable {
     public var isEmpty: Bool { users == 0 && otherExperiment == 0 }
 
     /// Counts one user.
+    ///
+    /// - Parameter movesOfUser: the moves of the user, at most one for each flag. The user counts once in ``users`` or
+    ///   ``otherExperiment``.
     mutating func count(_ movesOfUser: [DefinitionMoves.Move]) {
         guard !movesOfUser.isEmpty else { return }
         if movesOfUser.contains(where: \.changesVariation) { users += 1 } else { otherExperiment += 1 }
         for move in movesOfUser { moves[move, default: 0] += 1 }
     }
 
+    /// Adds the counts of other users.
     mutating func add(_ other: MoveCounts) {
         users += other.users
         otherExperiment += other.otherExperiment
         moves.merge(other.moves, uniquingKeysWith: +)
     }
 
-    /// The moves with their counts, the most frequent first.
-    private var sortedMoves: [(key: DefinitionMoves.Move, value: Int)] {
-        moves.sorted { left, right in
-            // The counts are on opposite sides: they descend.
-            (right.value, left.key.experiment, left.key.sortKey) < (left.value, right.key.experiment, right.key.sortKey)
+    /// The moves with their numbers of users, the most frequent first. Equally frequent moves are in the order of their
+    /// experiments and then of their causes, so that the same counts give the same response.
+    private var sortedMoves: [(move: DefinitionMoves.Move, users: Int)] {
+        let sorted = moves.sorted { left, right in
+            if left.value != right.value { return left.value > right.value }
+            if left.key.experiment != right.key.experiment { return left.key.experiment < right.key.experiment }
+            return left.key.textOfCause < right.key.textOfCause
         }
+        return sorted.map { (move: $0.key, users: $0.value) }
     }
+
+    /// The number of causes that an error names.
+    private static let namedCauses = 3
 
     /// The counts in the response of a preview and in an error.
     public var json: JSONValue {
-        let causes = sortedMoves.map { move, count -> JSONValue in
+        let causes = sortedMoves.map { move, users -> JSONValue in
             var object = JSONObject()
             object["experiment"] = .string(move.experiment.string)
             object["cause"] = .string(move.cause.name)
             if let subject = move.cause.subject { object["by"] = .string(subject.string) }
             object["changes_variation"] = .bool(move.changesVariation)
-            object["users"] = .integer(Int64(count))
+            object["users"] = .integer(Int64(users))
             return .object(object)
         }
         return [
@@ -54,10 +63,10 @@ public struct MoveCounts: Sendable {
         ]
     }
 
-    /// The error that refuses a change unless its author allows moves. It names the three most frequent causes.
+    /// The error that refuses a change unless its author allows moves. It names the most frequent causes.
     var refusal: CoreError {
         var causes: [String] = []
-        for (move, _) in sortedMoves.prefix(3) {
+        for (move, _) in sortedMoves.prefix(Self.namedCauses) {
             let text = move.cause.description(ofUsersOf: move.experiment)
             if !causes.contains(text) { causes.append(text) }
         }
@@ -77,8 +86,8 @@ public struct MoveCounts: Sendable {
 }
 
 extension DefinitionMoves.Move {
-    /// Orders moves with the same count and experiment.
-    fileprivate var sortKey: String { "\(cause.name) \(cause.subject?.string ?? "") \(changesVariation)" }
+    /// The cause and its effect as a text, by which moves of the same experiment are sorted.
+    fileprivate var textOfCause: String { "\(cause.name) \(cause.subject?.string ?? "") \(changesVariation)" }
 }
 
 extension DefinitionMoves.Cause {

@@ -24,7 +24,7 @@ extension PreviewCounter {
         public init() {}
     }
 
-    /// The maximum number of users whose values are compared.
+    /// The maximum number of users whose values are compared. It bounds the time of a preview.
     static let valueLimit = 100_000
 
     /// Evaluates a flag before and after a change, for the users with a stored profile or stored attributes. Stores
@@ -34,21 +34,13 @@ extension PreviewCounter {
     public func countValues(
         of key: Identifier, from project: Project, to edited: Datafile
     ) async throws -> ValueCounts {
-        return try await catalog.whileCounting { session in
+        try await catalog.whileCounting { session in
             var counts = ValueCounts()
             var lastUserID: Identifier?
             repeat {
                 let page = try await session.read(.knownUsers(prefix: "", after: lastUserID, limit: Self.pageSize))
                 let userIDs = page.map(\.userID)
-                let profiles = await settled(each: userIDs) { session.profile(of: $0, $1) }
-                let attributes =
-                    project.schema.isEmpty ? [] : await settled(each: userIDs) { session.attributes(of: $0, $1) }
-                for (index, userID) in userIDs.enumerated() {
-                    // Damaged records count as unknown.
-                    let stored = StickyAssignments(
-                        try? profiles[index].get(), userID, project,
-                        attributes: attributes.isEmpty
-                            ? nil : StoredAttributes(schema: project.schema, record: try? attributes[index].get()))
+                for (userID, stored) in zip(userIDs, await Self.storedData(of: userIDs, in: project, session)) {
                     counts.count(key, of: userID, stored, from: project.datafile, to: edited)
                 }
                 lastUserID = page.count < Self.pageSize ? nil : userIDs.last
@@ -58,10 +50,30 @@ extension PreviewCounter {
             return counts
         }
     }
+
+    /// Reads the stored data of some users, in their order. Damaged records count as unknown.
+    private static func storedData(
+        of userIDs: [Identifier], in project: Project, _ session: any StoreSession
+    ) async -> [StickyAssignments] {
+        let profiles = await settled(each: userIDs) { session.profile(of: $0, $1) }
+        // Without a schema, no audience can test stored attributes.
+        let attributes = project.schema.isEmpty ? [] : await settled(each: userIDs) { session.attributes(of: $0, $1) }
+        return userIDs.indices.map { index in
+            let storedAttributes =
+                attributes.isEmpty
+                ? nil : StoredAttributes(schema: project.schema, record: try? attributes[index].get())
+            return StickyAssignments(
+                try? profiles[index].get(), userIDs[index], project, attributes: storedAttributes)
+        }
+    }
 }
 
 extension PreviewCounter.ValueCounts {
     /// Counts one user.
+    ///
+    /// - Parameters:
+    ///   - key: the key of the flag.
+    ///   - stored: the stored data of the user, which the change does not touch.
     fileprivate mutating func count(
         _ key: Identifier, of userID: Identifier, _ stored: StickyAssignments, from former: Datafile,
         to edited: Datafile
@@ -80,9 +92,9 @@ extension PreviewCounter.ValueCounts {
 
     /// The counts in the response of a preview, the most frequent changes first.
     public var json: JSONValue {
+        // Equally frequent changes are sorted by their variations, so that the same counts give the same response.
         let changed = changes.sorted { left, right in
-            // The counts are on opposite sides: they descend.
-            (right.value, left.key.sortKey) < (left.value, right.key.sortKey)
+            left.value == right.value ? left.key.text < right.key.text : left.value > right.value
         }
         return [
             "examined": .integer(Int64(examined)), "complete": .bool(isComplete),
@@ -103,6 +115,6 @@ extension PreviewCounter.ValueCounts {
 }
 
 extension PreviewCounter.ValueCounts.Change {
-    /// Orders changes with the same count.
-    fileprivate var sortKey: String { "\(from?.string ?? "") \(to?.string ?? "")" }
+    /// The variations as a text, by which equally frequent changes are sorted.
+    fileprivate var text: String { "\(from?.string ?? "") \(to?.string ?? "")" }
 }

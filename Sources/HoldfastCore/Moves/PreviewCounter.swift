@@ -63,12 +63,12 @@ public struct PreviewCounter: Sendable {
         return counts
     }
 
-    /// Refuses a change that can move enrolled users, unless it is allowed to.
+    /// Refuses a change that can move enrolled users, unless the policy allows moves.
     ///
     /// - Parameters:
     ///   - edited: the definitions of the project after the change.
     ///   - segment: the segment whose conditions change; `nil` if none do.
-    /// - Throws: 409 with the number of users if there are any, 503 if too many counts are in progress.
+    /// - Throws: 409 with the number of users whom the change can move, 503 if too many counts are in progress.
     public func check(
         _ project: Project, to edited: CompiledDefinitions, changing segment: Segment? = nil,
         _ policy: ProjectEditor.MovePolicy
@@ -77,22 +77,22 @@ public struct PreviewCounter: Sendable {
         if policy == .refuse, !moves.isEmpty { try await refuse([moves]) }
     }
 
-    /// Refuses a change that would move users.
+    /// Counts the users whom a change would move, and refuses the change if there are any.
     ///
-    /// - Throws: 409 with the number of users if there are any, 503 if too many counts are in progress.
+    /// - Throws: 409 with the number of users, 503 if too many counts are in progress.
     func refuse(_ moves: [DefinitionMoves]) async throws {
         let counts = try await count(moves)
         if !counts.isEmpty { throw counts.refusal }
     }
 
-    /// Reads all profiles page by page.
+    /// Counts all users with a profile, page by page.
     ///
-    /// - Parameter exposed: returns the number of users who were exposed.
+    /// - Parameter exposed: reads the number of users who were exposed.
     private func count(
         _ count: Count,
         exposed: @escaping @Sendable (any StoreSession) async throws(StorageError) -> Int = { _ in 0 }
     ) async throws -> Counts {
-        return try await catalog.whileCounting { session in
+        try await catalog.whileCounting { session in
             var counts = Counts()
             counts.exposed = try await exposed(session)
             var lastUserID: Identifier?
@@ -106,7 +106,7 @@ public struct PreviewCounter: Sendable {
         }
     }
 
-    /// What to count for each user.
+    /// The changes whose effects are counted for each user.
     private struct Count: Sendable {
         /// The change of an experiment; `nil` to count moves only.
         var preview: ExperimentPreview?
@@ -151,24 +151,24 @@ public struct PreviewCounter: Sendable {
 }
 
 extension ProjectCatalog {
-    /// The maximum number of concurrent counts; more are refused.
+    /// The maximum number of concurrent counts. More are refused, because each reads all users.
     private static let countLimit = 8
 
-    /// Counts users in the background.
+    /// Runs work that counts users, in the background.
     ///
     /// - Throws: 503 if too many counts are in progress.
     func whileCounting<Value: Sendable>(
         _ work: @escaping @Sendable (any StoreSession) async throws -> Value
     ) async throws -> Value {
-        defer { counting.subtract(1, ordering: .relaxed) }
-        guard counting.add(1, ordering: .relaxed).newValue <= Self.countLimit else {
+        defer { countsInProgress.subtract(1, ordering: .relaxed) }
+        guard countsInProgress.add(1, ordering: .relaxed).newValue <= Self.countLimit else {
             throw CoreError(.unavailable, "too many users are being counted; try again later")
         }
         return try await inBackground(work)
     }
 
-    /// Returns the possible moves of users: for the project that changes, and for other projects that use segments
-    /// which change.
+    /// Returns the comparisons that must be counted: that of the project that changes, and those of other projects if
+    /// segments change, because projects share segments. Comparisons by which no user can move are left out.
     func moves(
         from project: Project, to edited: CompiledDefinitions, changing segments: [Segment]
     ) -> [DefinitionMoves] {

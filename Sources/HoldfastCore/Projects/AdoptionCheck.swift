@@ -3,32 +3,36 @@ import Definitions
 import JSON
 import Storage
 
-/// Shows that a project decides and looks as before once its definitions are stored as rows.
+/// Checks that a project makes the same decisions, and that the API shows the same definitions, once the datafile is
+/// stored in parts. `holdfast database migrate --verify` prints the result.
 ///
-/// The next edit of a datafile that was uploaded, or that an earlier release stored, makes rows of it. The check does the
-/// same without storing anything, also writes each element anew as if it had been edited, and reads the result as another
-/// server would.
+/// A datafile that was uploaded, or that an earlier release stored, is one document. The next edit stores it in parts,
+/// as rows of a table; see ``Bucketing/DatafileParts``. The check takes the datafile apart without storing anything. It
+/// also writes each element anew, as if an edit had changed it, and reads the parts as another server would.
 public struct AdoptionCheck: Sendable {
     public let sdkKey: String
     public let experiments: Int
     public let flags: Int
-    /// Whether the datafile stays one document, because elements of a list have the same name.
+    /// Whether the datafile stays one document, because two elements of a list have the same name. Then nothing is
+    /// compared.
     public private(set) var staysWhole = false
-    /// How many decisions were compared.
+    /// The number of decisions that were compared.
     public private(set) var decisions = 0
-    /// What is not as before, in sentences; at most ``limit``.
+    /// The differences that were found, as sentences; at most ``limit``.
     public private(set) var differences: [String] = []
 
+    /// The maximum number of ``differences``. The check ends once it has found so many.
     public static let limit = 20
 
     private let before: CompiledDefinitions
 
-    /// - Parameter users: how many made-up users are decided for, by all flags and experiments.
+    /// - Parameter users: the number of made-up users for whom all flags and experiments are decided.
     public init(_ project: Project, users: Int) {
         self.init(project, users: users) { compiled throws(CoreError) in try compiled.adopted() }
     }
 
-    /// - Parameter adopt: returns the definitions as another server reads them from rows; `nil` if the datafile stays whole.
+    /// - Parameter adopt: returns the definitions as another server reads them from rows; `nil` if the datafile stays
+    ///   whole.
     init(
         _ project: Project, users: Int,
         adopt: (CompiledDefinitions) throws(CoreError) -> CompiledDefinitions?
@@ -42,13 +46,13 @@ public struct AdoptionCheck: Sendable {
                 staysWhole = true
                 return
             }
-            compare(Experiment.self, rows)
-            compare(Flag.self, rows)
-            compare(MetricDefinition.self, rows)
-            compare(Holdout.self, rows)
-            let asked = before.datafile.askedValues
+            compareDescriptions(of: Experiment.self, with: rows)
+            compareDescriptions(of: Flag.self, with: rows)
+            compareDescriptions(of: MetricDefinition.self, with: rows)
+            compareDescriptions(of: Holdout.self, with: rows)
+            let audienceValues = before.datafile.audienceValues
             for number in 0..<users where differences.count < Self.limit {
-                compare(decisionsOf: .madeUp(number, asked), rows.datafile)
+                compareDecisions(for: .madeUp(number, audienceValues), with: rows.datafile)
             }
         } catch {
             add("the definitions are not usable as rows: \(error.detail)")
@@ -59,7 +63,10 @@ public struct AdoptionCheck: Sendable {
         if differences.count < Self.limit { differences.append(difference) }
     }
 
-    private mutating func compare<Element: DefinedElement>(_ type: Element.Type, _ rows: CompiledDefinitions) {
+    /// Compares the elements of a kind as `GET` shows them.
+    private mutating func compareDescriptions<Element: DefinedElement>(
+        of type: Element.Type, with rows: CompiledDefinitions
+    ) {
         let elements = Element.all(in: before)
         if elements.count != Element.all(in: rows).count {
             add("there are \(elements.count) of \(Element.list), and \(Element.all(in: rows).count) as rows")
@@ -71,7 +78,8 @@ public struct AdoptionCheck: Sendable {
         }
     }
 
-    private mutating func compare(decisionsOf user: User, _ rows: Datafile) {
+    /// Compares the decisions of all flags and experiments for a user.
+    private mutating func compareDecisions(for user: User, with rows: Datafile) {
         let expected = DecisionService(datafile: before.datafile)
         let found = DecisionService(datafile: rows)
         for flag in before.datafile.flags {
@@ -96,44 +104,49 @@ public struct AdoptionCheck: Sendable {
     }
 }
 
-/// The values with which audiences compare attributes, by the names of the attributes.
-private typealias AskedValues = [(attribute: String, values: [JSONValue])]
+/// An attribute, and the values with which audiences compare it.
+private struct AudienceValues {
+    let attribute: String
+    let values: [JSONValue]
+}
 
 extension User {
-    /// A user for whom audiences have an answer: with some of the values that they look for.
+    /// Returns a user whose attributes have some of the values that audiences test, so that audiences admit some of the
+    /// users.
     ///
-    /// - Parameter number: the same number makes the same user.
-    fileprivate static func madeUp(_ number: Int, _ asked: AskedValues) -> User {
+    /// - Parameter number: the number of the user. The same number returns the same user.
+    fileprivate static func madeUp(_ number: Int, _ audienceValues: [AudienceValues]) -> User {
         var attributes = JSONObject()
-        for (attribute, values) in asked {
-            // Which value the user has, or none, looks random, but is the same each time.
-            let hash = Bucketer.hash(bucketingID: Identifier(String(number)), parentID: Identifier(attribute))
-            let choice = Int(hash) % (values.count + 1)
-            if choice < values.count { attributes[attribute] = values[choice] }
+        for entry in audienceValues {
+            // The hash chooses one of the values, or none, so that a failed check can be repeated.
+            let hash = Bucketer.hash(bucketingID: Identifier(String(number)), parentID: Identifier(entry.attribute))
+            let choice = Int(hash) % (entry.values.count + 1)
+            if choice < entry.values.count { attributes[entry.attribute] = entry.values[choice] }
         }
         return User(id: Identifier("made-up-\(number)"), attributes: attributes)
     }
 }
 
 extension Datafile {
-    fileprivate var askedValues: AskedValues {
-        var values: [String: [JSONValue]] = [:]
+    /// The values with which audiences compare attributes, in the order of the attributes' names.
+    fileprivate var audienceValues: [AudienceValues] {
+        var valuesByName: [String: [JSONValue]] = [:]
         func collect(_ conditions: JSONValue) {
             for part in conditions.array ?? [] { collect(part) }
             guard let test = conditions.object, let name = test["name"]?.string, let value = test["value"] else {
                 return
             }
-            for value in value.array ?? [value] where values[name]?.contains(value) != true {
-                values[name, default: []].append(value)
+            for value in value.array ?? [value] where valuesByName[name]?.contains(value) != true {
+                valuesByName[name, default: []].append(value)
             }
         }
         for audience in audiences { collect(audience.conditions) }
-        return values.sorted { $0.key < $1.key }.map { (attribute: $0.key, values: $0.value) }
+        return valuesByName.sorted { $0.key < $1.key }.map { AudienceValues(attribute: $0.key, values: $0.value) }
     }
 }
 
 extension JSONValue {
-    /// Without the members that count edits.
+    /// The description of an element without the members that change with each edit.
     fileprivate var withoutVersion: JSONValue {
         guard var object else { return self }
         object["version"] = nil

@@ -2,18 +2,22 @@ public import Definitions
 import Dispatch
 internal import Synchronization
 
-/// The open streams of changes of all protocols. It notifies them of changed datafiles, and makes them send heartbeats.
+/// The open streams on which clients of all protocols learn of changed datafiles (server-sent events).
+///
+/// ``open(sdkKey:for:knownVersion:_:)`` creates a stream, a ``ChangeFollower``. The feed notifies all streams of each
+/// change and of each heartbeat that is due. A notified stream asks its ``ChangeSubscription`` which projects it has to
+/// send. A stream that is released is closed: the feed holds it weakly, and its subscription reports the end.
 public final class ChangeFeed: Sendable {
     public struct Statistics: Sendable {
         /// The number of open streams.
         public var open = 0
-        /// The number of events that were written.
+        /// The number of changed datafiles that streams took over to send, see ``ChangeSubscription/takeChanges()``.
         public var events: UInt64 = 0
         /// The number of streams that were refused because there were too many.
         public var refused: UInt64 = 0
     }
 
-    /// Why the streams are notified.
+    /// Why a stream is notified.
     public enum Notice: Sendable {
         /// A datafile may have changed, or a client may no longer be admitted.
         case change
@@ -30,28 +34,32 @@ public final class ChangeFeed: Sendable {
         var statistics = Statistics()
     }
 
-    /// A weak reference: the connection owns its stream.
+    /// A weak reference to a stream, which its connection owns.
     private struct Follower: Sendable {
         weak let stream: (any ChangeFollower)?
     }
 
     private let catalog: ProjectCatalog
     private let limit: Int
-    private let together: @Sendable (() -> Void) -> Void
+    private let coalescingWakeUps: @Sendable (() -> Void) -> Void
     private let state = Mutex(State())
+    /// Runs the heartbeats.
     private let queue = DispatchQueue(label: "change-feed")
+    /// After how many seconds a refused client may try again.
+    private static let retryDelay = 5
 
     /// - Parameters:
     ///   - limit: the maximum number of open streams.
-    ///   - heartbeat: the time between the heartbeats of an idle stream, in seconds.
-    ///   - together: runs a function that notifies many streams.
+    ///   - seconds: the time between the heartbeats of an idle stream.
+    ///   - coalescingWakeUps: calls its argument, which notifies all streams, and wakes up each event loop only once
+    ///     for it. The feed cannot do that itself, because it does not know the event loops of the server.
     public init(
         _ catalog: ProjectCatalog, limit: Int, heartbeat seconds: Double,
-        together: @escaping @Sendable (() -> Void) -> Void
+        together coalescingWakeUps: @escaping @Sendable (() -> Void) -> Void
     ) {
         self.catalog = catalog
         self.limit = limit
-        self.together = together
+        self.coalescingWakeUps = coalescingWakeUps
         catalog.observe { [weak self] in self?.notify(.change) }
         scheduleHeartbeats(every: seconds)
     }
@@ -65,12 +73,13 @@ public final class ChangeFeed: Sendable {
         }
     }
 
-    /// Opens a stream, which begins with the active datafiles.
+    /// Opens a stream. It begins with the active datafiles that the client does not know.
     ///
     /// - Parameters:
-    ///   - sdkKey: the project that the client follows; `nil` for all that it may use.
-    ///   - knownVersion: the version of the project's datafile that the client knows, if any.
-    ///   - makeStream: makes the stream with its subscription.
+    ///   - sdkKey: the project that the client follows; `nil` for all projects that the client may use.
+    ///   - knownVersion: the version of the project's datafile that the client has; `nil` if the client has none.
+    ///   - makeStream: creates the stream with its subscription. It runs under the lock of the feed, so it must not
+    ///     call the feed.
     /// - Throws: 503 if too many streams are open or the server is shutting down.
     public func open<Stream: ChangeFollower>(
         sdkKey: String?, for access: ProjectAccess, knownVersion: Int64? = nil,
@@ -95,7 +104,7 @@ public final class ChangeFeed: Sendable {
             return try opened.get()
         } catch {
             var error = error
-            error.retryAfter = 5
+            error.retryAfter = Self.retryDelay
             throw error
         }
     }
@@ -111,6 +120,7 @@ public final class ChangeFeed: Sendable {
 
     public var statistics: Statistics { state.withLock { $0.statistics } }
 
+    /// Forgets a stream that was released.
     fileprivate func streamEnded(_ id: UInt64) {
         state.withLock { state in
             guard state.streams.removeValue(forKey: id) != nil else { return }
@@ -118,28 +128,33 @@ public final class ChangeFeed: Sendable {
         }
     }
 
-    fileprivate func wrote(events: Int) {
+    fileprivate func countEvents(_ events: Int) {
         state.withLock { $0.statistics.events &+= UInt64(events) }
     }
 
+    /// Notifies all open streams.
     public func notify(_ notice: Notice) {
-        // Outside the lock, because a stream that ends takes it.
-        let streams = state.withLock { Array($0.streams.values) }
-        together {
-            for follower in streams { follower.stream?.receive(notice) }
+        // The streams are notified outside of the lock, because a stream that ends calls `streamEnded`, which locks,
+        // too.
+        let followers = state.withLock { Array($0.streams.values) }
+        coalescingWakeUps {
+            for follower in followers { follower.stream?.receive(notice) }
         }
     }
 }
 
 /// A stream of changes to one client.
 public protocol ChangeFollower: AnyObject, Sendable {
-    /// Called on any thread.
+    /// Receives a notice of the feed, on any thread. Several changes may lead to one event, see
+    /// ``ChangeSubscription/takeChanges()``.
     func receive(_ notice: ChangeFeed.Notice)
 }
 
-/// The subscription of one client to a ``ChangeFeed``. The stream ends when it releases its subscription.
+/// The subscription of one client to a ``ChangeFeed``: the projects that the client follows, and the version of each
+/// that was sent last. Its stream owns it. The feed counts the stream as open until the subscription is released.
 public final class ChangeSubscription: Sendable {
     private let id: UInt64
+    /// The project that the client follows; `nil` for all projects that ``access`` allows.
     private let sdkKey: String?
     private let access: ProjectAccess
     private let catalog: ProjectCatalog
@@ -165,16 +180,22 @@ public final class ChangeSubscription: Sendable {
         feed.streamEnded(id)
     }
 
-    /// Returns the projects whose active datafile the client does not know, and marks them as sent.
+    /// Returns the projects whose active datafile the client does not know, and marks them as sent. If a datafile
+    /// changed several times since the last call, only the newest version is returned.
     public func takeChanges() -> [Project] {
-        let projects = catalog.snapshot().projects
+        let followed = catalog.snapshot().projects.values.filter { follows($0) }
         let changed = sentVersions.withLock { versions in
-            projects.values.filter { project in
-                (sdkKey.map { $0 == project.sdkKey } ?? access.allows(project.sdkKey))
-                    && versions.updateValue(project.version, forKey: project.sdkKey) != project.version
+            followed.filter { project in
+                let sentVersion = versions.updateValue(project.version, forKey: project.sdkKey)
+                return sentVersion != project.version
             }
         }
-        if !changed.isEmpty { feed.wrote(events: changed.count) }
+        if !changed.isEmpty { feed.countEvents(changed.count) }
         return changed
+    }
+
+    private func follows(_ project: Project) -> Bool {
+        guard let sdkKey else { return access.allows(project.sdkKey) }
+        return sdkKey == project.sdkKey
     }
 }

@@ -4,12 +4,13 @@ public import JSON
 public import Storage
 
 extension DefinedElement {
-    /// The element as `GET` presents it.
+    /// Returns the element as `GET` shows it.
     public func description(in project: Project) -> JSONValue {
         description(in: project.compiled, sdkKey: project.sdkKey)
     }
 
-    /// Returns the change that a body asks for, whose segments must be defined; see ``change(_:key:of:)``.
+    /// Parses the body of a `PUT` as ``change(_:key:of:)`` does, and checks that the segments in its audiences are
+    /// defined.
     public static func change(
         _ body: JSONValue, key: String, of description: JSONValue?, _ schema: AttributeSchema
     ) throws(CoreError) -> Change? {
@@ -21,9 +22,11 @@ extension DefinedElement {
 
 // MARK: - The audit log
 
-/// An element with the actions that record what becomes of it.
+/// An element whose changes the audit log records.
 public protocol AuditedElement: DefinedElement {
+    /// The action of an entry about a created or changed element.
     static var putAction: AuditAction { get }
+    /// The action of an entry about a removed element.
     static var deleteAction: AuditAction { get }
 }
 

@@ -4,102 +4,116 @@ import Definitions
 import JSON
 public import Storage
 
-/// What the kept datafiles of a project say of one experiment, flag, metric or holdout.
+/// The history of one experiment, flag, metric or holdout, from the datafiles of its project that are kept.
 ///
-/// Of a datafile that an edit has stored only the elements are read that the definition consists of; see
-/// ``DefinitionParts``. An uploaded one is read as a whole.
+/// For a datafile that an edit has stored, only the elements of this definition are read; see ``DefinitionParts``. An
+/// uploaded datafile is read whole.
+///
+/// ``entries(before:limit:_:)`` lists the datafiles that changed the definition.
+/// ``restorableState(in:noun:_:)`` returns a former state, so that it can be restored.
 public struct ElementHistory: Sendable {
     public enum Action: String, Sendable {
         case created, changed, removed
-        /// The oldest datafile that is kept has the definition, which may be older.
+        /// The oldest datafile that is kept has the definition. An older one may have created it.
         case oldestKept = "oldest_kept"
     }
 
-    /// A datafile in which the definition is not as in the one before.
+    /// A datafile in which the definition differs from the datafile before.
     public struct Entry: Sendable {
-        /// Without its content.
+        /// The datafile without its content.
         public let datafile: StoredDatafile
         public let action: Action
-        /// What differs from the datafile before; `nil` if the definition is in only one of them.
+        /// The difference from the datafile before; `nil` if the definition is in only one of the two.
         public let difference: DefinitionDifference?
-        /// `nil` if the definition is removed.
+        /// The definition in the datafile; `nil` if the datafile removed it.
         public let state: DefinitionState?
     }
 
     private let kind: DefinitionSet.Kind
     private let key: Identifier
     private let sdkKey: String
-    private let present: ProjectDefinitions
-    /// The version of ``present``.
-    private let presentVersion: Int64
+    /// The active definitions of the project. They save reading the newest datafile.
+    private let current: ProjectDefinitions
+    /// The version of the datafile of ``current``.
+    private let currentVersion: Int64
+    /// When the project was created; `nil` if the caller does not know it.
     private let createdAt: Instant?
     private let parts: DefinitionParts
     private let versions: DefinitionVersions
 
+    /// The datafiles that are kept, newest first.
     private var datafiles: [StoredDatafile] { versions.datafiles }
 
-    /// Reads what is kept.
+    /// Reads the versions of the definition that are stored in parts, and the list of datafiles.
     ///
     /// - Parameters:
-    ///   - project: the present state, as far as this process knows.
-    ///   - record: tells which datafile is the first one.
+    ///   - project: the project with its active datafile.
+    ///   - record: says when the project was created. ``entries(before:limit:_:)`` needs it to recognize the first
+    ///     datafile; `nil` if only states are read.
     public init(
         of kind: DefinitionSet.Kind, _ key: Identifier, in project: Project, _ record: ProjectRecord?,
         _ session: any StoreSession
     ) async throws(StorageError) {
-        (self.kind, self.key) = (kind, key)
+        self.kind = kind
+        self.key = key
+        sdkKey = project.sdkKey
+        current = project.definitions
+        currentVersion = project.version
+        createdAt = record?.createdAt
         var parts = DefinitionParts(kind, key)
-        parts.add(project.definitions)
+        parts.addKeys(of: project.definitions)
         versions = try await parts.versions { keys throws(StorageError) in
             try await session.read(.definitionVersions(sdkKey: project.sdkKey, keys: keys))
         }
         self.parts = parts
-        (sdkKey, present, presentVersion) = (project.sdkKey, project.definitions, project.version)
-        createdAt = record?.createdAt
     }
 
     // MARK: Entries
 
-    /// How many uploads are read for a page. Each is read as a whole, while edits wait.
-    private static let mostUploads = 10
+    /// The maximum number of uploads that are read for a page. Each is read whole, and edits wait meanwhile.
+    private static let uploadLimit = 10
 
-    /// Returns the entries, newest first.
+    /// Returns a page of entries, newest first.
     ///
     /// - Parameters:
     ///   - version: only entries before this version are returned; `nil` for all.
-    ///   - limit: the number of entries that are returned at most.
-    /// - Returns: also the version before which there may be more.
+    ///   - limit: the maximum number of entries. There may be fewer, because a page reads at most 10 uploads.
+    /// - Returns: the entries, and the `version` that requests the next page; `nil` after the last page.
     public func entries(
         before version: Int64?, limit: Int, _ session: any StoreSession
     ) async throws -> (entries: [Entry], next: Int64?) {
         let kept = datafiles.filter { $0.version < version ?? .max }
-        guard let newest = kept.first else { return ([], nil) }
-        var uploads = 0
+        guard let newest = kept.first, let oldest = kept.last else { return ([], nil) }
+        var uploadCount = 0
         var entries: [Entry] = []
-        var state = try await state(in: newest, session)
-        for (index, datafile) in kept.enumerated() {
-            guard index + 1 < kept.count else {
-                if let state { entries.append(oldest(datafile, state)) }
-                break
-            }
-            guard mayDiffer(datafile, from: kept[index + 1]) else { continue }
-            if case .whole = kept[index + 1].body { uploads += 1 }
-            if uploads > Self.mostUploads { return (entries, datafile.version + 1) }
-            let former = try await self.state(in: kept[index + 1], session)
-            if let entry = entry(datafile, from: former, to: state) { entries.append(entry) }
-            if entries.count > limit { break }
-            state = former
+        var state = try await self.state(in: newest, session)
+        for (datafile, former) in zip(kept, kept.dropFirst()) where mayDiffer(datafile, from: former) {
+            if case .whole = former.body { uploadCount += 1 }
+            // The next page begins with this datafile.
+            if uploadCount > Self.uploadLimit { return (entries, datafile.version + 1) }
+            let formerState = try await self.state(in: former, session)
+            if let entry = entry(datafile, from: formerState, to: state) { entries.append(entry) }
+            if entries.count > limit { return Self.page(of: entries, limit: limit) }
+            state = formerState
         }
+        if let state { entries.append(oldestEntry(oldest, state)) }
+        return Self.page(of: entries, limit: limit)
+    }
+
+    /// Returns the first entries, and the version before which the next page begins; `nil` if there are no others.
+    private static func page(of entries: [Entry], limit: Int) -> (entries: [Entry], next: Int64?) {
         let page = Array(entries.prefix(limit))
         return (page, entries.count > limit ? page.last?.datafile.version : nil)
     }
 
-    private func oldest(_ datafile: StoredDatafile, _ state: DefinitionState) -> Entry {
-        // The first datafile of a project is stored with the project's record.
+    /// Returns the entry of the oldest datafile that is kept.
+    private func oldestEntry(_ datafile: StoredDatafile, _ state: DefinitionState) -> Entry {
+        // The first datafile of a project is stored together with the record of the project.
         let isFirst = datafile.storedAt == createdAt
         return Entry(datafile: datafile, action: isFirst ? .created : .oldestKept, difference: nil, state: state)
     }
 
+    /// Returns the entry of a datafile; `nil` if the definition is the same as before.
     private func entry(
         _ datafile: StoredDatafile, from former: DefinitionState?, to state: DefinitionState?
     ) -> Entry? {
@@ -114,27 +128,43 @@ public struct ElementHistory: Sendable {
         }
     }
 
+    /// Whether the definition may differ between a datafile and the one before. Without reading the datafiles, this
+    /// excludes most of them.
+    private func mayDiffer(_ datafile: StoredDatafile, from former: StoredDatafile) -> Bool {
+        guard case .parts = datafile.body, case .parts = former.body else { return true }
+        // Holdouts are in the base of the datafile, not in its elements.
+        if kind == .holdouts { return true }
+        let isBetween = { (version: Int64) in version > former.version && version <= datafile.version }
+        return versions.rows.contains { row in
+            let isStored = isBetween(row.version)
+            let isReplaced = row.until.map(isBetween) ?? false
+            // The base also has the names of groups, which an experiment of a group shows.
+            return isStored || isReplaced || row.element.name.isGrouped
+        }
+    }
+
     // MARK: States
 
-    /// Returns the definition in a datafile; `nil` if that lacks it.
+    /// Returns the definition in a datafile; `nil` if the datafile does not have it.
     public func state(
         in datafile: StoredDatafile, _ session: any StoreSession
     ) async throws -> DefinitionState? {
         if case .parts(let former) = datafile.body {
             return try parts.state(in: versions.elements(in: datafile.version), former.base)
         }
-        if datafile.version == presentVersion { return present.state(of: kind, key) }
-        // Another change may have deleted it meanwhile.
+        if datafile.version == currentVersion { return current.state(of: kind, key) }
+        // The datafile may have been deleted since the list was read, because only some are kept.
         guard let stored = try await session.read(.datafile(sdkKey: sdkKey, version: datafile.version)) else {
             return nil
         }
         return parts.state(in: try Datafile.parsed(stored.content))
     }
 
-    /// Returns the definition in a version, so that it can be put back.
+    /// Returns the definition in a version of the datafile, for restoring it.
     ///
-    /// - Parameter noun: names what it is in errors.
-    /// - Throws: 404 if the version is not kept, or lacks the definition; 409 if only an upload can bring it again.
+    /// - Parameter noun: the kind of the definition in errors, such as `experiment`.
+    /// - Throws: 404 if the version is not kept or does not have the definition; 409 if an uploaded datafile defines
+    ///   it, so that only an upload can restore it.
     public func restorableState(
         in version: Int64, noun: String, _ session: any StoreSession
     ) async throws -> DefinitionState {
@@ -154,16 +184,5 @@ public struct ElementHistory: Sendable {
                     + "GET /v1/datafile/history/\(version) has it")
         }
         return state
-    }
-
-    /// Whether the definition may differ between two datafiles in a row.
-    private func mayDiffer(_ datafile: StoredDatafile, from former: StoredDatafile) -> Bool {
-        guard case .parts = datafile.body, case .parts = former.body else { return true }
-        // Holdouts and the names of groups are in the rest of the datafile.
-        if kind == .holdouts { return true }
-        let isBetween = { (version: Int64) in version > former.version && version <= datafile.version }
-        return versions.rows.contains { row in
-            isBetween(row.version) || row.until.map(isBetween) ?? false || row.element.name.isGrouped
-        }
     }
 }

@@ -4,7 +4,8 @@ public import Definitions
 import JSON
 public import Storage
 
-/// The project of an SDK key: its active datafile, compiled, and the variations forced on users.
+/// The project of an SDK key: its active datafile, compiled, and the variations that are forced on users. Immutable;
+/// the ``ProjectCatalog`` creates a new one after each change.
 public final class Project: Sendable {
     public let sdkKey: String
     /// The version of the stored datafile. One counter numbers the datafiles of all projects.
@@ -12,40 +13,41 @@ public final class Project: Sendable {
     /// The version of the newest datafile of all projects when this value was created. An assignment that was decided
     /// with it is stored only while that datafile is still the newest.
     let catalogVersion: Int64
-    /// Whether this process cannot use the active datafile, so that this is an earlier one. It serves users who have an
-    /// assignment, and enrolls nobody.
+    /// Whether this is an earlier datafile, because this process cannot use the active one. Users with an assignment
+    /// keep getting their variation. Nobody is enrolled, because an assignment is stored only if it was decided with
+    /// the newest datafile.
     let isSuperseded: Bool
     /// The definitions of the project, and the compiled datafile that makes the decisions.
     public let compiled: CompiledDefinitions
-    /// The datafile in parts, if it is stored so.
+    /// The datafile in parts; `nil` if it is stored whole.
     let parts: DatafileParts?
     private let texts: DatafileTexts
-    /// The ids under which SDKs get the winners of concluded experiments.
+    /// The ids under which SDKs get the winners of concluded experiments; see ``PublishedDatafile``.
     private let deliveries: Set<Identifier>
     /// Whether this process has stored the datafile, and with it the allocations and statuses of all its experiments.
     let isStoredHere: Bool
     /// When the datafile was activated, by the clock of the host that stored it.
     public let storedAt: Instant
-    /// Stable across processes: content that is stored in the same way has an equal hash if it is equal.
+    /// A hash of the content, the same in all processes. A datafile that is stored in parts has another hash than the
+    /// same datafile stored whole.
     public let contentHash: UInt64
-    /// Ids of forced variations, by user and experiment id.
+    /// The ids of the forced variations, by user id and experiment id.
     let forcedVariations: [Identifier: [Identifier: Identifier]]
     /// The attributes and segments that are defined, for all projects.
     public let schema: AttributeSchema
-    /// The names of the stored attributes that audiences use.
+    /// The names of the stored attributes that the audiences of this project use.
     let askedAttributes: [String]
 
     /// Compiles a stored datafile.
     ///
     /// - Parameters:
-    ///   - stored: whole or in parts.
-    ///   - former: a project that is probably similar.
+    ///   - stored: a datafile that is stored whole or in parts.
+    ///   - former: a project whose datafile is probably similar. Elements that both have are not read again.
     /// - Throws: 400 if the datafile is not usable, with every wrong member as `errors`.
     public convenience init(_ stored: StoredDatafile, similarTo former: Project? = nil) throws(CoreError) {
         if let parts = stored.body.parts(after: nil) {
-            // The edit that has stored them has seen to the flags.
-            let known = former.flatMap { former in former.parts.map { (former.compiled, $0) } }
-            self.init(stored, try CompiledDefinitions(parts, similarTo: known))
+            let formerInParts = former.flatMap { former in former.parts.map { (former.compiled, $0) } }
+            self.init(stored, try CompiledDefinitions(parts, similarTo: formerInParts))
             return
         }
         let compiled = try CompiledDefinitions(stored.content, similarTo: former?.compiled)
@@ -53,7 +55,8 @@ public final class Project: Sendable {
             self.init(stored, compiled)
             return
         }
-        // An earlier release created experiments without flags. The next edit stores the flags.
+        // An earlier release created experiments without flags that serve them. This project has the flags, and the
+        // next edit stores them. A datafile in parts was stored by an edit, so it has them.
         var changed = stored
         changed.body = .whole(served.definitions.content)
         self.init(changed, served)
@@ -62,8 +65,8 @@ public final class Project: Sendable {
     /// Creates a project without the forced variations and the schema, which the catalog adds.
     ///
     /// - Parameters:
-    ///   - compiled: the content.
-    ///   - isStoredHere: whether this process has stored it.
+    ///   - compiled: the definitions and the compiled datafile of `stored`.
+    ///   - isStoredHere: whether this process has stored the datafile.
     init(_ stored: StoredDatafile, _ compiled: CompiledDefinitions, isStoredHere: Bool = false) {
         self.isStoredHere = isStoredHere
         sdkKey = stored.sdkKey
@@ -104,11 +107,12 @@ public final class Project: Sendable {
     public var definitions: ProjectDefinitions { compiled.definitions }
     public var datafile: Datafile { compiled.datafile }
 
-    /// The datafile as it was uploaded or generated. It is created at the first access.
+    /// The datafile as it was uploaded or generated, as JSON text. It is created at the first access.
     public var content: [UInt8] { texts.stored }
-    /// The content as SDKs get it; see ``PublishedDatafile``. It is created at the first access, which takes a while
-    /// unless it ``isPublished``.
+    /// The datafile as SDKs get it, as JSON text; see ``PublishedDatafile``. It is created at the first access, which
+    /// takes a while for a large datafile.
     public var published: [UInt8] { texts.published }
+    /// Whether ``published`` has been created.
     public var isPublished: Bool { texts.isPublished }
 
     /// Whether this is the id under which SDKs get the winner of a concluded experiment. The winner is delivered, not
@@ -142,7 +146,7 @@ public final class Project: Sendable {
         datafile.experiment(id: id) ?? datafile.holdouts.last { $0.id == id }?.comparison
     }
 
-    /// Returns the id of a holdout.
+    /// Returns the id of the holdout with a key; `nil` if there is none.
     public func holdoutID(key: Identifier) -> Identifier? { datafile.holdouts.last { $0.key == key }?.id }
 
     /// Returns the version of the definitions with which an exposure to a variation enrolls a user who has no
@@ -205,11 +209,12 @@ public enum SDKKey {
 }
 
 extension Project {
-    /// Returns the other experiments of the flags that have an experiment, whose users are about the same.
+    /// Returns the other experiments of the flags that have an experiment. Their users are about the same.
     public func others(ofFlagsWith experiment: Experiment) -> [Experiment] {
         let definitions = definitions
-        var known: Set<Identifier> = [experiment.id]
-        return definitions.flags(ofExperiment: experiment.id).flatMap { definitions.experiments(of: $0) }
-            .filter { known.insert($0.id).inserted }.compactMap { datafile.experiment(id: $0.id) }
+        let ids = definitions.flags(ofExperiment: experiment.id).flatMap { flag in
+            definitions.experiments(of: flag).map(\.id)
+        }
+        return ids.uniqued().filter { $0 != experiment.id }.compactMap { datafile.experiment(id: $0) }
     }
 }

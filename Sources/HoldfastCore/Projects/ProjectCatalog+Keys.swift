@@ -3,13 +3,15 @@ public import Definitions
 public import Storage
 
 extension ProjectCatalog.Snapshot {
-    /// The SDK key of the first project, if the change that creates it names none.
+    /// The SDK key of the first project if the change that creates it does not name one.
     private static let firstKey = "default"
 
-    /// Returns the SDK key of the project to change: the given one, or else the only one that the caller may use, or
-    /// else that of the default project. While there are no projects, the project need not exist, because the first
-    /// change creates it.
+    /// Returns the SDK key of the project to change: the given SDK key, or else that of the only project that the
+    /// caller may use, or else that of the default project.
     ///
+    /// While the server has no projects, the project need not exist, because the first change creates it.
+    ///
+    /// - Parameter sdkKey: the SDK key in the request; `nil` if it has none.
     /// - Throws: 403 if the caller may not use the project; 404 if there are projects, but none with this SDK key.
     public func sdkKeyToChange(_ sdkKey: String?, for access: ProjectAccess) throws(CoreError) -> String {
         let sdkKey = sdkKey ?? access.onlyProject ?? (records.isEmpty ? Self.firstKey : nil)
@@ -24,7 +26,9 @@ extension ProjectCatalog.Snapshot {
         return project.sdkKey
     }
 
-    /// - Throws: 404 when there is no such project.
+    /// Returns the record of the project with an SDK key.
+    ///
+    /// - Throws: 404 if there is no such project; the error names the SDK key that was probably meant.
     public func record(_ sdkKey: String) throws(CoreError) -> ProjectRecord {
         if let record = records.first(where: { $0.sdkKey == sdkKey }) { return record }
         let key = try SDKKey.check(sdkKey)
@@ -34,10 +38,9 @@ extension ProjectCatalog.Snapshot {
     }
 }
 
-/// The content of a project, which would be lost if it were deleted.
 extension Datafile {
-    /// The numbers of experiments, flags and so on, those that are not 0; empty for a datafile that
-    /// ``Bucketing/Datafile/empty(projectID:sdkKey:)`` made.
+    /// The numbers of the elements that would be lost if the project were deleted, by kind, without kinds that have
+    /// none. Empty for the datafile of a new project, ``Bucketing/Datafile/empty(projectID:sdkKey:)``.
     public var contents: [(name: String, count: Int)] {
         [
             ("experiments", experimentsBesideRules.count), ("flags", flags.count), ("rollouts", rollouts.count),

@@ -42,66 +42,74 @@ public struct DatafileSummary: Sendable {
 }
 
 extension ProjectCatalog {
-    /// Activates a datafile, and creates the project if it does not exist. If the last start has activated the same
-    /// datafile and it was replaced since, nothing changes, so that a restart does not undo changes made over HTTP.
-    /// Blocks until the datafile is stored and this catalog has it.
+    /// Activates a datafile from the command line, and creates the project if it does not exist. Blocks until the
+    /// datafile is stored and this catalog has it.
+    ///
+    /// Nothing changes if the last start activated the same datafile and another one was activated since. So a restart
+    /// does not undo changes that were made over HTTP.
     ///
     /// - Parameters:
     ///   - name: the SDK key of the project if the datafile has none.
     ///   - sharing: whether the datafile may have ids of other projects' experiments.
     /// - Returns: the SDK key of the project.
-    /// - Throws: ``DatafileLoadError``
+    /// - Throws: ``DatafileLoadError`` if the datafile is invalid, or if the store fails.
     public func load(_ content: [UInt8], named name: String, sharing: SharePolicy) throws(DatafileLoadError) -> String {
-        let (given, file) = (try DatafileSummary(checking: content), content)
+        let file = try DatafileSummary(checking: content)
         let sdkKey: String
         do throws(CoreError) {
-            sdkKey = try SDKKey.check(given.sdkKey ?? name)
+            sdkKey = try SDKKey.check(file.sdkKey ?? name)
         } catch {
             throw DatafileLoadError(error.detail)
         }
         let former = snapshot().projects[sdkKey]
-        let (content, compiled) = try Self.completed(content, given.datafile, former?.datafile.assignmentLifetime)
-        let datafile = compiled.datafile
-        if let known = former {
-            if known.content == content { return sdkKey }
-            // The stored datafile has the lifetime of assignments that the project had then.
-            if let last = try lastLoaded(sdkKey)?.content,
-                try last
-                    == Self.completed(file, given.datafile, ProjectDefinitions.assignmentLifetime(in: last)).content
-            {
+        let completed = try Self.completed(content, file.datafile, with: former?.datafile.assignmentLifetime)
+        if let former {
+            if former.content == completed.content { return sdkKey }
+            if try isLastLoaded(content, file.datafile, sdkKey) {
                 logger.warning(
                     "the datafile is the one activated last time, and another was activated since; the other stays active",
-                    metadata: ["sdk_key": "\(sdkKey)", "revision": "\(known.datafile.revision)"])
+                    metadata: ["sdk_key": "\(sdkKey)", "revision": "\(former.datafile.revision)"])
                 return sdkKey
             }
         }
-        var isStored = false
-        while !isStored {
-            let newest = try newest(for: datafile, sdkKey, sharing)
-            do throws(StorageError) {
-                // Another server may store a datafile with the same ids meanwhile.
-                isStored =
-                    try definitions.wait { session, done in
-                        session.write(
-                            .putDatafile(
-                                .whole(content), sdkKey: sdkKey, revision: datafile.revision,
-                                allocations: AllocationRules.allocations(in: datafile),
-                                statuses: StatusRules.statuses(in: datafile),
-                                series: compiled.definitions.series, replacing: nil, among: newest, makesProject: true,
-                                notes: [AuditNote(.datafilePut, of: sdkKey)], by: .processUser), done)
-                    } != nil
-                try updateAndWait()
-            } catch {
-                throw DatafileLoadError("it could not be stored: \(error)", isOfStore: error != .readOnly)
-            }
-        }
+        // The store refuses the datafile if another server has stored one since the ids were checked, because that may
+        // have the same ids. Then the check is repeated.
+        while try !store(completed, sdkKey, sharing) {}
         return sdkKey
     }
 
-    /// Adds the lifetime of the project's assignments to a datafile that has none.
+    /// A datafile with its assignment lifetime.
+    private typealias Completed = (content: [UInt8], compiled: CompiledDefinitions)
+
+    /// Stores and activates a datafile, if its ids belong to no other project.
+    ///
+    /// - Returns: false if another server has stored a datafile meanwhile.
+    private func store(
+        _ completed: Completed, _ sdkKey: String, _ sharing: SharePolicy
+    ) throws(DatafileLoadError) -> Bool {
+        let datafile = completed.compiled.datafile
+        let newest = try newest(for: datafile, sdkKey, sharing)
+        do throws(StorageError) {
+            let stored = try definitions.wait { session, done in
+                session.write(
+                    .putDatafile(
+                        .whole(completed.content), sdkKey: sdkKey, revision: datafile.revision,
+                        allocations: AllocationRules.allocations(in: datafile),
+                        statuses: StatusRules.statuses(in: datafile), series: completed.compiled.definitions.series,
+                        replacing: nil, among: newest, makesProject: true,
+                        notes: [AuditNote(.datafilePut, of: sdkKey)], by: .processUser), done)
+            }
+            try updateAndWait()
+            return stored != nil
+        } catch {
+            throw DatafileLoadError("it could not be stored: \(error)", isOfStore: error != .readOnly)
+        }
+    }
+
+    /// Adds the project's assignment lifetime to a datafile that has none.
     private static func completed(
-        _ content: [UInt8], _ datafile: Datafile, _ lifetime: AssignmentLifetime?
-    ) throws(DatafileLoadError) -> (content: [UInt8], compiled: CompiledDefinitions) {
+        _ content: [UInt8], _ datafile: Datafile, with lifetime: AssignmentLifetime?
+    ) throws(DatafileLoadError) -> Completed {
         do throws(CoreError) {
             let compiled = CompiledDefinitions(datafile)
             return try compiled.completed(with: lifetime).map { ($0.definitions.content, $0) } ?? (content, compiled)
@@ -110,7 +118,8 @@ extension ProjectCatalog {
         }
     }
 
-    /// See ``Snapshot/checkIDs(of:replacing:in:_:)``.
+    /// Checks the ids of a datafile, and returns the version of the newest datafile of all projects; see
+    /// ``Snapshot/checkIDs(of:replacing:in:_:)``.
     private func newest(
         for datafile: Datafile, _ sdkKey: String, _ sharing: SharePolicy
     ) throws(DatafileLoadError) -> Int64? {
@@ -124,6 +133,17 @@ extension ProjectCatalog {
         }
     }
 
+    /// Whether a datafile is the one that the command line activated last.
+    private func isLastLoaded(
+        _ content: [UInt8], _ datafile: Datafile, _ sdkKey: String
+    ) throws(DatafileLoadError) -> Bool {
+        guard let last = try lastLoaded(sdkKey)?.content else { return false }
+        // The stored datafile has the assignment lifetime that the project had then.
+        let lifetime = ProjectDefinitions.assignmentLifetime(in: last)
+        return try last == Self.completed(content, datafile, with: lifetime).content
+    }
+
+    /// Reads the datafile that the command line activated last; `nil` if it has never activated one.
     private func lastLoaded(_ sdkKey: String) throws(DatafileLoadError) -> StoredDatafile? {
         do throws(StorageError) {
             return try updates.wait { session, done in

@@ -2,14 +2,19 @@ import Bucketing
 import Chronology
 import Definitions
 import Dispatch
-import JSON
 public import Logging
 public import Storage
 internal import Synchronization
 
 /// The active projects and the schema of attributes, in memory. It follows the changes that this and other processes
 /// store.
+///
+/// The store notifies the catalog of changes if it can, and the catalog also asks for them at intervals (``poll()``).
+/// Each read fetches only what has changed since the last one, and ``activate(_:)`` replaces the ``Snapshot``. Event
+/// loops use the snapshot through a ``ProjectView``. ``ProjectEditor`` edits definitions, and reads its own changes
+/// back from the store.
 public final class ProjectCatalog: Sendable {
+    /// All that the catalog knows, as of one read.
     public struct Snapshot: Sendable {
         /// The projects whose datafiles this server can use, by SDK key.
         public var projects: [String: Project] = [:]
@@ -17,12 +22,13 @@ public final class ProjectCatalog: Sendable {
         public var records: [ProjectRecord] = []
         /// The project of requests that name none; `nil` if there is none that this server can use.
         var defaultProject: Project?
-        /// SDK keys whose active datafile cannot be used here.
+        /// The SDK keys of the projects whose active datafile this server cannot use. An earlier one stays in
+        /// ``projects``.
         var superseded: Set<String> = []
         /// The active datafiles that are stored in parts, by SDK key.
         var parts: [String: DatafileParts] = [:]
         public var schema = AttributeSchema.empty
-        /// The version of the newest datafile; all datafiles up to it have been read.
+        /// The version of the newest datafile of all projects. All datafiles up to this version have been read.
         public var version: Int64 = 0
         /// The ``Storage/ProjectState/changes`` of the last read; -1 before the first.
         public var changes: Int64 = -1
@@ -33,23 +39,27 @@ public final class ProjectCatalog: Sendable {
     }
 
     public let logger: Logger
-    /// The rules of the store. The catalog updates the values that they take from the definitions.
+    /// The rules by which the store changes profiles. The catalog keeps up to date what they take from the definitions:
+    /// the lifetimes of assignments and the archived experiments.
     let rules: ProfileRules
     private let current = Mutex(Snapshot())
     /// Increases with each new snapshot. Event loops take the lock only when it has changed.
     private let generation = Atomic<UInt64>(1)
     private let observers = Mutex<[@Sendable () -> Void]>([])
     private let refreshes = Mutex(Refreshes())
-    private let edits = Mutex(Edits())
+    /// Serializes the edits of this process.
+    let edits = EditQueue()
     /// The number of counts of users that are in progress.
-    let counting = Atomic<Int>(0)
-    /// The datafile of the edit in progress, which need not be compiled again once it is stored.
-    private let expected = Mutex<Expected?>(nil)
+    let countsInProgress = Atomic<Int>(0)
+    /// The datafile of the edit in progress. When the catalog reads it back from the store, it need not be compiled
+    /// again.
+    private let pending = Mutex<PendingDatafile?>(nil)
 
-    struct Expected {
+    /// A datafile that this process has compiled, and is about to store.
+    struct PendingDatafile {
         let sdkKey: String
-        /// The version that it replaces; `nil` for the first one.
-        let former: Int64?
+        /// The version of the datafile that it replaces; `nil` for the first one of a project.
+        let formerVersion: Int64?
         let datafile: DatafileWrite
         let compiled: CompiledDefinitions
     }
@@ -60,26 +70,22 @@ public final class ProjectCatalog: Sendable {
         var isReading = false
     }
 
-    /// The edits of datafiles that wait for the one in progress.
-    private struct Edits {
-        var waiting: [@Sendable () -> Void] = []
-        var isEditing = false
-    }
-
     /// The session that reads the projects and the schema.
     let updates: BackgroundSession
     /// The session on which definitions of admins are checked, compiled and stored.
     let definitions: BackgroundSession
 
-    /// Asks the store for changes by other processes, if it does not notify of them.
+    /// Polls the store for changes by other processes.
     private let timer = RepeatedTask(every: .milliseconds(250))
-    /// How many of these queries are skipped while the store notifies. Not all, because a dead connection may not have
-    /// been detected yet.
-    private static let skipped = 19
-    /// How many were skipped since the last one.
-    private let skips = Atomic<Int>(0)
-    private let notification = Mutex<(any ProjectWatch)?>(nil)
-    /// Whether the last read failed.
+    /// The number of polls that are skipped between two that are made, while the store notifies of changes: then one
+    /// poll is made every 5 seconds. It is needed, because the connection that notifies may be dead without anybody
+    /// having noticed.
+    private static let skippedPolls = 19
+    /// The number of polls that were skipped since one was made.
+    private let skipCount = Atomic<Int>(0)
+    /// The notifications of the store; `nil` if it cannot notify.
+    private let watch = Mutex<(any ProjectWatch)?>(nil)
+    /// Whether the last read failed. Then every poll is made.
     private let hasFailed = Atomic<Bool>(false)
 
     /// - Throws: `StorageError` when the store cannot be read.
@@ -90,57 +96,32 @@ public final class ProjectCatalog: Sendable {
         definitions = try BackgroundSession(store, label: "definitions")
         try updateAndWait()
         let watch = store.watchProjects { [weak self] in self?.refresh { _ in } }
-        notification.withLock { $0 = watch }
-        timer.start { [weak self] in await self?.lookForChanges() }
+        self.watch.withLock { $0 = watch }
+        timer.start { [weak self] in await self?.poll() }
     }
 
     deinit {
-        notification.withLock { $0 }?.cancel()
+        watch.withLock { $0 }?.cancel()
     }
 
     /// Ends the work in the background and releases its connections; call it before the store is closed. Blocks until
     /// done. Decisions continue with the projects in memory.
     public func close() {
-        notification.withLock { $0 }?.cancel()
+        watch.withLock { $0 }?.cancel()
         updates.close()
         definitions.close()
     }
 
-    private var isNotified: Bool {
-        !hasFailed.load(ordering: .relaxed) && notification.withLock { $0 }?.isActive == true
+    public func snapshot() -> Snapshot {
+        current.withLock { $0 }
     }
 
-    private func lookForChanges() async {
-        if isNotified, skips.add(1, ordering: .relaxed).newValue <= Self.skipped { return }
-        skips.store(0, ordering: .relaxed)
-        do throws(StorageError) {
-            try await refresh()
-        } catch {
-            // After another failure decisions continue with the projects in memory; readiness reports the store.
-            if case .closed = error { timer.close() }
-        }
-    }
+    /// The number of the current snapshot. It increases with each change.
+    public var currentGeneration: UInt64 { generation.load(ordering: .acquiring) }
 
-    /// Reads what has been stored.
-    public func refresh() async throws(StorageError) {
-        try await completed { refresh($0) }
-    }
-
-    /// - Parameter completion: called on a queue of the catalog.
-    private func refresh(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        let isFirst = refreshes.withLock { refreshes in
-            refreshes.waiting.append(completion)
-            defer { refreshes.isReading = true }
-            return !refreshes.isReading
-        }
-        if isFirst { updates.start { await self.update($0) } }
-    }
-
-    /// Reads all changes that have been stored. Blocks; only for the start of the server.
-    func updateAndWait() throws(StorageError) {
-        let outcome = Outcome<Void>()
-        refresh { outcome.settle($0) }
-        try outcome.wait().get()
+    /// Registers a function to be called after each change, on a queue of the catalog.
+    public func observe(_ changed: @escaping @Sendable () -> Void) {
+        observers.withLock { $0.append(changed) }
     }
 
     /// Runs work that checks, compiles and stores definitions of admins, one at a time and off the event loops.
@@ -150,47 +131,53 @@ public final class ProjectCatalog: Sendable {
         try await definitions.run(work)
     }
 
-    /// Waits until all earlier edits of datafiles in this process have ended, because concurrent edits would conflict
-    /// and have to be repeated. ``endEdit()`` must follow in any case.
-    func beginEdit() async {
-        await settled { begin in
-            let isFirst = edits.withLock { edits in
-                defer { edits.isEditing = true }
-                if edits.isEditing { edits.waiting.append { begin(()) } }
-                return !edits.isEditing
-            }
-            if isFirst { begin(()) }
-        }
+    // MARK: Following the store
+
+    /// Whether the store notifies of changes, as far as this process knows.
+    private var isNotified: Bool {
+        !hasFailed.load(ordering: .relaxed) && watch.withLock { $0 }?.isActive == true
     }
 
-    /// Ends the edit in progress, runs a function, and begins an edit again.
-    func lettingOthersEdit(during work: () async throws -> Void) async throws {
-        endEdit()
-        do {
-            try await work()
+    /// Reads the changes of other processes. Skips most calls while the store notifies of changes.
+    private func poll() async {
+        if isNotified, skipCount.add(1, ordering: .relaxed).newValue <= Self.skippedPolls { return }
+        skipCount.store(0, ordering: .relaxed)
+        do throws(StorageError) {
+            try await refresh()
         } catch {
-            await beginEdit()
-            throw error
+            // After another failure decisions continue with the projects in memory; readiness reports the store.
+            if case .closed = error { timer.close() }
         }
-        await beginEdit()
     }
 
-    func endEdit() {
-        let next = edits.withLock { edits in
-            edits.isEditing = !edits.waiting.isEmpty
-            return edits.isEditing ? edits.waiting.removeFirst() : nil
+    /// Reads all changes that have been stored. The snapshot has them once this returns.
+    public func refresh() async throws(StorageError) {
+        try await completed { refresh($0) }
+    }
+
+    /// Reads all changes that have been stored by now. Joins the next read if one is in progress already, because that
+    /// may have missed the newest change.
+    ///
+    /// - Parameter completion: called on a queue of the catalog.
+    private func refresh(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+        let isFirst = refreshes.withLock { refreshes in
+            refreshes.waiting.append(completion)
+            defer { refreshes.isReading = true }
+            return !refreshes.isReading
         }
-        next?()
+        if isFirst { updates.start { await self.readForAllWaiting($0) } }
     }
 
-    /// Registers a function to be called after each change, on a queue of the catalog.
-    public func observe(_ changed: @escaping @Sendable () -> Void) {
-        observers.withLock { $0.append(changed) }
+    /// Reads all changes that have been stored, as ``refresh()`` does. Blocks; only for the start of the server.
+    func updateAndWait() throws(StorageError) {
+        let outcome = Outcome<Void>()
+        refresh { outcome.settle($0) }
+        try outcome.wait().get()
     }
 
-    /// Reads for all callers that wait now, and again for those that arrive meanwhile. One read at a time, so that
-    /// states arrive in order.
-    private func update(_ session: any StoreSession) async {
+    /// Reads for all callers that wait now, and again for those that arrive meanwhile. There is one read at a time, so
+    /// that states arrive in order.
+    private func readForAllWaiting(_ session: any StoreSession) async {
         while true {
             let waiting = refreshes.withLock { refreshes in
                 defer { refreshes.waiting = [] }
@@ -203,6 +190,7 @@ public final class ProjectCatalog: Sendable {
         }
     }
 
+    /// Reads what has changed since the last read, and activates it.
     private func read(_ session: any StoreSession) async throws(StorageError) {
         let known = snapshot()
         do throws(StorageError) {
@@ -212,39 +200,46 @@ public final class ProjectCatalog: Sendable {
             hasFailed.store(false, ordering: .relaxed)
             guard let state else { return }
             guard known.version == 0 || state.generation == known.generation else {
-                // The store has gone back in time: what was read before may not be there any more.
+                // The store has gone back in time, so what was read before may not be there any more. Reads everything.
                 current.withLock { snapshot in
-                    (snapshot.changes, snapshot.version, snapshot.generation) = (-1, 0, state.generation)
+                    snapshot.changes = -1
+                    snapshot.version = 0
+                    snapshot.generation = state.generation
                     snapshot.parts = [:]
                 }
                 return try await read(session)
             }
-            take(state)
+            activate(state)
         } catch {
             hasFailed.store(true, ordering: .relaxed)
             throw error
         }
     }
 
-    /// Keeps a compiled datafile that is about to be stored.
-    func expect(_ datafile: Expected?) {
-        expected.withLock { $0 = datafile }
+    // MARK: The datafile of the edit in progress
+
+    /// Keeps a compiled datafile that is about to be stored, until the catalog has read it back.
+    ///
+    /// - Parameter datafile: `nil` to forget a datafile that was not stored.
+    func setPending(_ datafile: PendingDatafile?) {
+        pending.withLock { $0 = datafile }
     }
 
-    /// Returns the datafile that this process has stored, if a stored one is the same.
+    /// Returns the pending datafile, and forgets it, if it is the one that was read from the store.
     ///
-    /// - Parameter former: the version of the project that is known so far.
-    private func expected(_ stored: StoredDatafile, after former: Int64?) -> Expected? {
-        expected.withLock { expected in
-            guard expected?.sdkKey == stored.sdkKey, expected?.former == former else { return nil }
-            switch (expected?.datafile, stored.body) {
+    /// - Parameter formerVersion: the version of the project in the snapshot.
+    private func takePending(_ stored: StoredDatafile, after formerVersion: Int64?) -> PendingDatafile? {
+        pending.withLock { pending in
+            guard let candidate = pending, candidate.sdkKey == stored.sdkKey, candidate.formerVersion == formerVersion
+            else { return nil }
+            switch (candidate.datafile, stored.body) {
             case (.edit(let parts, _), .parts(let others)) where parts == others: break
             case (.edit(_, let change), .change(let other)) where change.hasSameParts(as: other): break
             case (.whole(let content), .whole(let other)) where content == other: break
             default: return nil
             }
-            defer { expected = nil }
-            return expected
+            pending = nil
+            return candidate
         }
     }
 
@@ -254,42 +249,23 @@ public final class ProjectCatalog: Sendable {
         return Project(stored, compiled, isStoredHere: true)
     }
 
-    private func take(_ state: ProjectState) {
+    // MARK: Activation
+
+    /// Replaces the snapshot by one with a state of the store, and notifies all observers.
+    private func activate(_ state: ProjectState) {
         var next = snapshot()
         next.changes = state.changes
         next.schema = state.schema
         next.records = state.projects
         next.version = state.newestDatafile
-        (next.generation, next.formerEpochs) = (state.generation, state.formerEpochs)
+        next.generation = state.generation
+        next.formerEpochs = state.formerEpochs
         let keys = Set(state.projects.map(\.sdkKey))
         next.projects = next.projects.filter { keys.contains($0.key) }
         next.parts = next.parts.filter { keys.contains($0.key) }
         let forced = Dictionary(grouping: state.forcedVariations, by: \.sdkKey)
-        for stored in state.datafiles {
-            var stored = stored
-            let known = expected(stored, after: next.projects[stored.sdkKey]?.version)
-            if let known {
-                stored.body = known.datafile.body
-            } else if let parts = stored.body.parts(after: next.parts[stored.sdkKey]) {
-                stored.body = .parts(parts)
-            }
-            next.parts[stored.sdkKey] = stored.body.parts(after: nil)
-            do throws(CoreError) {
-                next.projects[stored.sdkKey] =
-                    if let known {
-                        Project(stored, known.compiled, isStoredHere: true)
-                    } else {
-                        try Project(stored, similarTo: next.projects[stored.sdkKey])
-                    }
-                next.superseded.remove(stored.sdkKey)
-            } catch {
-                // For example, a newer release wrote it.
-                next.superseded.insert(stored.sdkKey)
-                logger.error(
-                    "a stored datafile is not usable; the former one stays active",
-                    metadata: ["sdk_key": "\(stored.sdkKey)", "error": "\(error.detail)"])
-            }
-        }
+        for stored in state.datafiles { add(stored, to: &next) }
+        // All projects are created anew, because each keeps the schema and the version of the catalog.
         next.projects = next.projects.mapValues { [next] project in
             Project(
                 project, forced: forced[project.sdkKey] ?? [], schema: next.schema, catalogVersion: next.version,
@@ -297,14 +273,42 @@ public final class ProjectCatalog: Sendable {
         }
         let datafiles = next.projects.values.map(\.datafile)
         rules.archived.set(Self.archived(in: datafiles))
-        rules.lifetimes.set(Self.lifetimes(in: datafiles, otherwise: rules.assignmentTTL))
+        rules.lifetimes.set(Self.lifetimes(in: datafiles, default: rules.assignmentTTL))
         next.defaultProject = next.records.first(where: \.isDefault).flatMap { next.projects[$0.sdkKey] }
         current.withLock { [next] in $0 = next }
         generation.add(1, ordering: .releasing)
         for changed in observers.withLock({ $0 }) { changed() }
     }
 
-    /// The experiments that are archived in each project that has them.
+    /// Adds the newest datafile of a project. If this server cannot use it, the former one stays.
+    private func add(_ stored: StoredDatafile, to next: inout Snapshot) {
+        var stored = stored
+        let sdkKey = stored.sdkKey
+        let pending = takePending(stored, after: next.projects[sdkKey]?.version)
+        if let pending {
+            stored.body = pending.datafile.body
+        } else if let parts = stored.body.parts(after: next.parts[sdkKey]) {
+            stored.body = .parts(parts)
+        }
+        next.parts[sdkKey] = stored.body.parts(after: nil)
+        do throws(CoreError) {
+            next.projects[sdkKey] =
+                if let pending {
+                    Project(stored, pending.compiled, isStoredHere: true)
+                } else {
+                    try Project(stored, similarTo: next.projects[sdkKey])
+                }
+            next.superseded.remove(sdkKey)
+        } catch {
+            // For example, a newer release has stored the datafile.
+            next.superseded.insert(sdkKey)
+            logger.error(
+                "a stored datafile is not usable; the former one stays active",
+                metadata: ["sdk_key": "\(sdkKey)", "error": "\(error.detail)"])
+        }
+    }
+
+    /// Returns the ids of the experiments that are archived in every project that has them.
     private static func archived(in datafiles: [Datafile]) -> Set<Identifier> {
         var archived: Set<Identifier> = []
         for datafile in datafiles {
@@ -315,9 +319,13 @@ public final class ProjectCatalog: Sendable {
         }
     }
 
-    /// Returns the lifetimes of assignments that definitions give to experiments; `nil` means forever.
-    /// If projects share an experiment, the longest lifetime counts.
-    static func lifetimes(in datafiles: [Datafile], otherwise: TimeSpan?) -> [Identifier: TimeSpan?] {
+    /// Returns the assignment lifetimes of the experiments for which a definition sets one, by experiment id; `nil`
+    /// means forever. If projects share an experiment, the longest lifetime counts.
+    ///
+    /// - Parameter defaultLifetime: the lifetime for projects that define none.
+    private static func lifetimes(
+        in datafiles: [Datafile], default defaultLifetime: TimeSpan?
+    ) -> [Identifier: TimeSpan?] {
         var defined: Set<Identifier> = []
         for datafile in datafiles {
             for experiment in datafile.experiments where datafile.assignmentLifetime(of: experiment) != nil {
@@ -328,68 +336,22 @@ public final class ProjectCatalog: Sendable {
         guard !defined.isEmpty else { return lifetimes }
         for datafile in datafiles {
             for experiment in datafile.experiments where defined.contains(experiment.id) {
-                let lifetime = datafile.assignmentLifetime(of: experiment).map(\.span) ?? otherwise
-                if let known = lifetimes[experiment.id] {
-                    lifetimes[experiment.id] = .some(known.flatMap { known in lifetime.map { max(known, $0) } })
-                } else {
-                    lifetimes[experiment.id] = .some(lifetime)
-                }
+                let lifetime = datafile.assignmentLifetime(of: experiment).map(\.span) ?? defaultLifetime
+                let longest =
+                    if let other = lifetimes[experiment.id] {
+                        longer(lifetime, other)
+                    } else {
+                        lifetime
+                    }
+                lifetimes.updateValue(longest, forKey: experiment.id)
             }
         }
         return lifetimes
     }
 
-    /// Creates a project with an empty datafile, or changes its settings; see ``ProjectRules``. Returns once this
-    /// catalog has the change.
-    public func putProject(
-        _ change: ProjectSettings, approval: Approval? = nil, by author: Author
-    ) async throws(StorageError) -> ProjectSettingsResult {
-        let empty = Datafile.empty(projectID: change.sdkKey, sdkKey: change.sdkKey).encoded()
-        let result = try await definitions.run { session throws(StorageError) in
-            try await session.write(.putProject(change, datafile: empty, approval: approval, by: author))
-        }
-        try await refresh()
-        return result
+    /// Returns the longer of two lifetimes; `nil` means forever.
+    private static func longer(_ lifetime: TimeSpan?, _ other: TimeSpan?) -> TimeSpan? {
+        guard let lifetime, let other else { return nil }
+        return max(lifetime, other)
     }
-
-    /// Deletes a project with an empty datafile. Returns once this catalog has the change.
-    public func removeProject(
-        _ project: Project, by author: Author
-    ) async throws(StorageError) -> ProjectRemovalResult {
-        let result = try await definitions.run { session throws(StorageError) in
-            try await session.write(.removeProject(sdkKey: project.sdkKey, expecting: project.version, by: author))
-        }
-        try await refresh()
-        return result
-    }
-
-    /// Checks an epoch that an edge presents, with its place in that feed or its version of the definitions. If the
-    /// store lacks what is presented although it should have it, the store has gone back in time and gets a new
-    /// generation.
-    ///
-    /// - Parameter isAhead: whether the presented place or version is ahead of the store's own epoch.
-    /// - Returns: whether the epoch belongs to the current generation.
-    public func isPresent(_ epoch: Int64, isAhead: Bool, by author: Author) async throws(StorageError) -> Bool {
-        if epoch == snapshot().generation.epoch, !isAhead { return true }
-        // Another process may have renewed the generation.
-        try await refresh()
-        let known = snapshot()
-        guard epoch != known.generation.epoch || isAhead else { return true }
-        guard known.generation.epoch != 0, !known.formerEpochs.contains(epoch) else { return false }
-        logger.warning(
-            "an edge has seen what this database lacks: the database has gone back in time, so that all edges copy it anew",
-            metadata: ["edge": "\(author.name)", "generation": "\(known.generation.text)"])
-        let presented = epoch == known.generation.epoch ? 0 : epoch
-        try await definitions.run { session throws(StorageError) in
-            try await session.write(.renewGeneration(known.generation, presented: presented, by: author))
-        }
-        try await refresh()
-        return false
-    }
-
-    public func snapshot() -> Snapshot {
-        current.withLock { $0 }
-    }
-
-    public var currentGeneration: UInt64 { generation.load(ordering: .acquiring) }
 }

@@ -5,21 +5,23 @@ public import Storage
 
 /// Edits the definitions of a project, and stores and activates the datafile that is generated from them.
 ///
-/// An edit is applied to the newest stored datafile. Edits of one process take turns. If another process stores an edit
-/// meanwhile, this one is applied again to the result of that one, so no edit is lost. Edits run off the event loops,
-/// because a large datafile takes long to compile.
+/// An edit is applied to the newest stored datafile. The edits of one process run one after the other (``EditQueue``).
+/// If another process stores a datafile meanwhile, the edit is applied again to that datafile, so no edit is lost.
+/// Edits run off the event loops, because a large datafile takes long to compile.
+///
+/// ``edit(_:)`` repeats ``apply(_:_:countedVersion:)`` until it succeeds. ``preview(_:_:)`` stores nothing.
 public struct ProjectEditor: Sendable {
-    /// Changes the definitions; may be called several times.
+    /// Changes the definitions of a project. May be called several times, each time with the newest definitions.
     ///
-    /// - Returns: the result that the caller gets.
+    /// - Returns: the outcome that ``edit(_:)`` passes on to its caller.
     public typealias Change<Outcome> = @Sendable (inout ProjectDefinitions, Project?) throws(CoreError) -> Outcome
 
-    /// The entry of an edit in the audit log.
+    /// The entry of the audit log about an edit of one element.
     public struct Note: Sendable {
         var action: AuditAction
-        /// The key of what is edited.
+        /// The key of the element.
         var subject: String
-        /// Describes what is edited, as it is before and after.
+        /// Returns the element in some definitions. The entry has it before and after the edit.
         var describe: @Sendable (CompiledDefinitions) -> JSONValue
 
         public init(
@@ -41,6 +43,7 @@ public struct ProjectEditor: Sendable {
 
     /// Whether a change may move enrolled users.
     public enum MovePolicy: String, Sendable, CaseIterable {
+        /// Refuses a change that would move enrolled users.
         case refuse
         case allow
     }
@@ -48,8 +51,8 @@ public struct ProjectEditor: Sendable {
     private let catalog: ProjectCatalog
     private let policy: ApprovalPolicy
     private let sharing: SharePolicy
-    /// The number of times that an edit is applied again, because of other processes, before it fails with 409.
-    private static let retries = 50
+    /// How often an edit is applied again because other processes have stored datafiles. Then it fails with 409.
+    private static let retryLimit = 50
 
     public init(_ catalog: ProjectCatalog, _ policy: ApprovalPolicy, sharing: SharePolicy = .refuse(.all)) {
         self.catalog = catalog
@@ -70,33 +73,38 @@ public struct ProjectEditor: Sendable {
             Edit(sdkKey: sdkKey, author: author, moves: moves, change: change, notes: { [note.entry($0)] }))
     }
 
-    /// Edits a datafile as ``edit(_:_:by:moves:_:)`` does, and attributes, segments and webhooks in the same transaction.
+    /// Edits a datafile as ``edit(_:_:by:moves:_:)`` does, and attributes, segments and webhooks in the same
+    /// transaction.
     public func edit<Outcome: Sendable>(_ edit: Edit<Outcome>) async throws -> Edited<Outcome> {
-        await catalog.beginEdit()
-        defer { catalog.endEdit() }
-        // The version of the project from which the change moves nobody.
-        var counted: Int64?
-        var retries = Self.retries
+        await catalog.edits.begin()
+        defer { catalog.edits.end() }
+        var countedVersion: Int64?
+        var retries = 0
         while true {
             // Another process may have stored a newer datafile than this one knows.
             try await catalog.refresh()
-            let countedVersion = counted
+            let versionOfCount = countedVersion
             let attempt = try await catalog.inBackground { session in
-                try await apply(edit, session, countedVersion: countedVersion)
+                try await apply(edit, session, countedVersion: versionOfCount)
             }
             switch attempt {
             case .stored(let edited): return edited
             case .moves(let moves, let version):
-                if counted == nil {
-                    // Others need not wait for the first count. If one of them is quicker, they wait for the second.
-                    try await catalog.lettingOthersEdit { try await PreviewCounter(catalog).refuse(moves) }
+                let counter = PreviewCounter(catalog)
+                if countedVersion == nil {
+                    // Other edits run during the first count, because it takes long. If one of them changes the
+                    // project, the users are counted again, and then the others wait. So this edit is not delayed
+                    // forever.
+                    try await catalog.edits.yield { try await counter.refuse(moves) }
                 } else {
-                    try await PreviewCounter(catalog).refuse(moves)
+                    try await counter.refuse(moves)
                 }
-                counted = version
-            case .outdated where retries == 0:
-                throw CoreError(.conflict, "others are changing the datafile; nothing was stored; try again")
-            case .outdated: retries -= 1
+                countedVersion = version
+            case .outdated:
+                guard retries < Self.retryLimit else {
+                    throw CoreError(.conflict, "others are changing the datafile; nothing was stored; try again")
+                }
+                retries += 1
             }
         }
     }
@@ -126,18 +134,20 @@ public struct ProjectEditor: Sendable {
         }
     }
 
-    /// What came of an edit.
+    /// The result of an edit.
     public struct Edited<Outcome: Sendable>: Sendable {
-        /// As the edit left it, without later edits of others.
+        /// The project as this edit has left it, without later edits.
         public let project: Project
         public let outcome: Outcome
-        /// Those of ``Edit``; none if the change made no difference.
+        /// The ``Edit/notes``; empty if the change made no difference.
         public var notes: [AuditNote] = []
     }
 
     private enum Attempt<Outcome: Sendable>: Sendable {
+        /// The change is stored, or it made no difference.
         case stored(Edited<Outcome>)
-        /// The change may move users, and must not before they are counted.
+        /// The change may move users, so they must be counted before it is stored. The version is that of the project
+        /// before the change.
         case moves([DefinitionMoves], version: Int64)
         /// Another process has stored a newer datafile.
         case outdated
@@ -151,7 +161,7 @@ public struct ProjectEditor: Sendable {
         public var outcome: Outcome
         /// Whether the change makes a difference.
         var hasChanged = true
-        /// What differs between the datafiles, if it is known.
+        /// The elements of the datafile that differ; `nil` if they are not known.
         var edit: DatafileEdit?
 
         public var datafile: Datafile { compiled.datafile }
@@ -169,9 +179,9 @@ public struct ProjectEditor: Sendable {
         }
     }
 
-    /// Returns a project; `nil` for the first one, which the edit makes.
+    /// Returns a project; `nil` if the server has no projects, so that the edit creates the first one.
     ///
-    /// - Throws: 404 if there is none any more, 409 if this server cannot use its datafile.
+    /// - Throws: 404 if the project has been deleted; 409 if this server cannot use its datafile.
     private func project(_ sdkKey: String) throws(CoreError) -> Project? {
         let snapshot = catalog.snapshot()
         if let project = snapshot.projects[sdkKey] { return project }
@@ -181,7 +191,7 @@ public struct ProjectEditor: Sendable {
             .conflict, "the datafile of the project '\(record.sdkKey)' must be usable on this server; it is not")
     }
 
-    /// See ``ProjectCatalog/Snapshot/checkIDs(of:replacing:in:_:)``.
+    /// Checks the ids that a draft adds; see ``ProjectCatalog/Snapshot/checkIDs(of:replacing:in:_:)``.
     private func checkIDs(_ draft: Draft<some Sendable>, in sdkKey: String) throws(CoreError) -> Int64? {
         guard draft.hasChanged else { return nil }
         return try catalog.snapshot().checkIDs(
@@ -200,18 +210,12 @@ public struct ProjectEditor: Sendable {
             edit: edited.edit)
     }
 
-    /// Returns the edited datafile as it is stored.
-    private static func datafile(_ draft: Draft<some Sendable>) -> DatafileWrite {
-        let definitions = draft.compiled.definitions
-        let former = draft.project.flatMap { project in project.parts.map { (project.definitions, $0) } }
-        guard let (parts, change) = definitions.parts(replacing: former, draft.edit) else {
-            return .whole(definitions.content)
-        }
-        return .edit(parts, change)
-    }
+    // MARK: Applying
 
-    /// - Parameter countedVersion: the version of the project from which the change moves nobody; `nil` before users were
-    ///   counted.
+    /// Applies an edit to the newest datafile, and stores the result.
+    ///
+    /// - Parameter countedVersion: the version of the project for which users were counted, and the change would move
+    ///   none of them; `nil` before users are counted.
     private func apply<Outcome>(
         _ edit: Edit<Outcome>, _ session: any StoreSession, countedVersion: Int64?
     ) async throws -> Attempt<Outcome> {
@@ -219,51 +223,98 @@ public struct ProjectEditor: Sendable {
         try await policy.expectUnchanged(present, session)
         let draft = try Self.draft(edit.sdkKey, edit.change, of: present)
         let newest = try checkIDs(draft, in: edit.sdkKey)
-        let (project, edited, definitions) = (draft.project, draft.datafile, draft.compiled.definitions)
         let schema = edit.schema(draft.outcome)
-        // Only a change of a stored datafile can make no difference.
-        guard draft.hasChanged || !schema.isEmpty else {
-            return project.map { .stored(Edited(project: $0, outcome: draft.outcome)) } ?? .outdated
-        }
-        if let project, edit.moves == .refuse, countedVersion != project.version {
+        guard draft.hasChanged || !schema.isEmpty else { return Self.unchanged(draft) }
+        if let project = draft.project, edit.moves == .refuse, countedVersion != project.version {
             let moves = catalog.moves(from: project, to: draft.compiled, changing: schema.segments)
             if !moves.isEmpty { return .moves(moves, version: project.version) }
         }
-        let made = edit.notes(draft)
-        let all =
-            made + schema.webhooks.map(\.note)
-            + schema.segments.map { AuditNote($0, replacing: project?.schema.segments[$0.name]?.conditions) }
+        let notes = edit.notes(draft)
+        let markedNotes = try checkApproval(of: edit, draft, schema, notes)
+        guard draft.hasChanged else {
+            let isStored = try await session.write(.putSchema(schema, approval: policy.approval, by: edit.author))
+            guard isStored else { return .outdated }
+            try await catalog.refresh()
+            return Self.unchanged(draft)
+        }
+        guard let stored = try await store(draft, of: edit, schema, notes: markedNotes, among: newest, session) else {
+            return .outdated
+        }
+        return .stored(
+            Edited(project: catalog.project(stored, draft.compiled), outcome: draft.outcome, notes: notes))
+    }
+
+    /// Returns the result of a change that makes no difference to the datafile.
+    private static func unchanged<Outcome>(_ draft: Draft<Outcome>) -> Attempt<Outcome> {
+        // There is a project: without a stored datafile, each change makes a difference.
+        guard let project = draft.project else { return .outdated }
+        return .stored(Edited(project: project, outcome: draft.outcome))
+    }
+
+    /// Checks that the change needs no approval, or is exactly what was approved.
+    ///
+    /// - Parameters:
+    ///   - schema: the attributes, segments and webhooks that the edit defines. They are part of what is approved.
+    ///   - notes: the entries of the edit in the audit log.
+    /// - Returns: these entries, marked if the change was exempt from approval.
+    /// - Throws: ``HeldChange`` if the change needs an approval; 409 if it cannot be approved, or differs from the
+    ///   approved one.
+    private func checkApproval<Outcome>(
+        of edit: Edit<Outcome>, _ draft: Draft<Outcome>, _ schema: SchemaChange, _ notes: [AuditNote]
+    ) throws -> [AuditNote] {
+        let project = draft.project
         try policy.expectNoOther(
             than: project, in: catalog.snapshot().projects.values.filter { $0.sdkKey != edit.sdkKey },
             changing: schema.segments)
-        let notes = try policy.check(from: project, to: draft.compiled, changing: schema.segments, all)
-            .prefix(made.count)
-        guard draft.hasChanged else {
-            guard try await session.write(.putSchema(schema, approval: policy.approval, by: edit.author)) else {
-                return .outdated
-            }
-            try await catalog.refresh()
-            return project.map { .stored(Edited(project: $0, outcome: draft.outcome)) } ?? .outdated
+        let segmentNotes = schema.segments.map { segment in
+            AuditNote(segment, replacing: project?.schema.segments[segment.name]?.conditions)
         }
-        let datafile = Self.datafile(draft)
+        let checked = try policy.check(
+            from: project, to: draft.compiled, changing: schema.segments,
+            notes + schema.webhooks.map(\.note) + segmentNotes)
+        // The store records segments and webhooks itself.
+        return Array(checked.prefix(notes.count))
+    }
+
+    /// Stores the edited datafile. Returns once the catalog has it.
+    ///
+    /// - Parameter newest: the version that must still be that of the newest datafile of all projects; `nil` for any.
+    /// - Returns: `nil` if another process has stored a newer datafile.
+    private func store<Outcome>(
+        _ draft: Draft<Outcome>, of edit: Edit<Outcome>, _ schema: SchemaChange, notes: [AuditNote],
+        among newest: Int64?, _ session: any StoreSession
+    ) async throws -> StoredDatafile? {
+        let project = draft.project
+        let edited = draft.datafile
+        let definitions = draft.compiled.definitions
+        let datafile = Self.storedForm(of: draft)
+        // If this process has stored the former datafile, the store has its allocations and statuses already.
         let recorded = project.flatMap { $0.isStoredHere ? $0.datafile : nil }
-        catalog.expect(
-            .init(sdkKey: edit.sdkKey, former: project?.version, datafile: datafile, compiled: draft.compiled))
-        // What was not stored is expected no longer.
-        defer { catalog.expect(nil) }
-        let stored = try await session.write(
+        catalog.setPending(
+            .init(sdkKey: edit.sdkKey, formerVersion: project?.version, datafile: datafile, compiled: draft.compiled))
+        // A datafile that was not stored must not be taken for a later one.
+        defer { catalog.setPending(nil) }
+        let stored: StoredDatafile? = try await session.write(
             .putDatafile(
                 datafile, sdkKey: edit.sdkKey, revision: edited.revision,
                 allocations: AllocationRules.allocations(in: edited, since: recorded),
                 statuses: StatusRules.statuses(in: edited, since: recorded), series: definitions.series,
                 replacing: project?.version ?? 0, among: newest,
                 freezing: definitions.freezes(since: project?.definitions, draft.edit),
-                makesProject: false, schema: schema, approval: policy.approval, notes: Array(notes),
-                by: edit.author))
-        guard let stored else { return .outdated }
+                makesProject: false, schema: schema, approval: policy.approval, notes: notes, by: edit.author))
+        guard let stored else { return nil }
         // The response must not precede the change in this process.
         try await catalog.refresh()
-        return .stored(
-            Edited(project: catalog.project(stored, draft.compiled), outcome: draft.outcome, notes: made))
+        return stored
+    }
+
+    /// Returns the edited datafile in the form in which it is stored: in parts with what has changed, or else whole.
+    private static func storedForm(of draft: Draft<some Sendable>) -> DatafileWrite {
+        let definitions = draft.compiled.definitions
+        let former = draft.project.flatMap { project in project.parts.map { (project.definitions, $0) } }
+        guard let (parts, change) = definitions.parts(replacing: former, draft.edit) else {
+            return .whole(definitions.content)
+        }
+        return .edit(parts, change)
     }
 }

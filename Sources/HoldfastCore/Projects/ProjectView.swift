@@ -2,9 +2,11 @@ public import Bucketing
 public import Definitions
 public import Storage
 
-/// The view of one event loop on the catalog. It takes the catalog's lock only after a change.
+/// The projects as one event loop sees them. It keeps a snapshot of the catalog, and takes the catalog's lock only
+/// after a change, because requests are frequent and changes are rare.
 public final class ProjectView {
     let catalog: ProjectCatalog
+    /// The ``ProjectCatalog/currentGeneration`` of the snapshot.
     private var generation: UInt64 = 0
     private var snapshot = ProjectCatalog.Snapshot()
     private var projects: [String: Project] { snapshot.projects }
@@ -64,8 +66,9 @@ public final class ProjectView {
         return project
     }
 
-    /// Returns the projects that a client's events may belong to, in the order of their SDK keys: the one with the SDK
-    /// key; without an SDK key those with the project id; without either all that the caller may use.
+    /// Returns the projects that a client's events may belong to, in the order of their SDK keys: the project with the
+    /// SDK key; without an SDK key, the projects with the project id; without either, or if no project has the id, all
+    /// projects that the caller may use.
     ///
     /// - Throws: 403 if the caller may not use the project, 404 when no project has the SDK key.
     public func projects(
@@ -84,7 +87,8 @@ public final class ProjectView {
         return try snapshot.sdkKeyToChange(sdkKey, for: access)
     }
 
-    /// Whether a variation belongs to this experiment in the datafile of another project.
+    /// Whether a variation belongs to an experiment in another project than the one with an SDK key. Then the projects
+    /// share the experiment.
     func hasVariation(_ variationID: Identifier, ofExperiment experimentID: Identifier, besides sdkKey: String) -> Bool
     {
         refresh()
@@ -118,6 +122,7 @@ public final class ProjectView {
         return allowed.compactMap { find($0.datafile) }
     }
 
+    /// Takes the catalog's snapshot if it has changed.
     private func refresh() {
         let current = catalog.currentGeneration
         guard current != generation else { return }

@@ -4,49 +4,52 @@ import JSON
 import Storage
 internal import Synchronization
 
-/// The form of a datafile that SDKs get: without members that only Holdfast uses, and with concluded experiments as
-/// deliveries.
+/// The form of a datafile that SDKs get: without the members that only Holdfast uses, and with deliveries in the place
+/// of concluded experiments that have a winner.
 ///
-/// SDKs decide flags by deliveries, but return no variation for the key of an experiment that is not running. In their
-/// datafile an experiment with a winner is therefore running, and everybody in its audience gets the winner. It has
-/// another id there, because under its own id an SDK with a User Profile Service would find the stored assignment or
-/// replace it by the winner, and exposures would count.
+/// A delivery is a running experiment that gives the winner to everybody in its audience. SDKs need it, because they
+/// return no variation for the key of an experiment that is not running.
+///
+/// A delivery does not have the id of its experiment. Otherwise an SDK with a User Profile Service would use the stored
+/// assignment instead of the winner, or replace it by the winner, and Holdfast would count exposures to the winner.
 struct PublishedDatafile {
     /// The published datafile; `nil` if it equals the stored one.
     private(set) var json: JSONValue?
 
     init(_ definitions: ProjectDefinitions) {
         var root = definitions.root
-        var delivered: [JSONValue] = []
-        /// Returns the experiments that are not deliveries.
-        func split(_ owner: JSONObject) -> [JSONValue] {
+        var deliveries: [JSONValue] = []
+        /// Returns the experiments of the root or of a group that stay, and adds deliveries for the others.
+        func replaceConcluded(of owner: JSONObject) -> [JSONValue] {
             (owner["experiments"]?.array ?? []).filter { element in
                 guard let delivery = element.object.flatMap(Self.delivery) else { return true }
-                delivered.append(delivery)
+                deliveries.append(delivery)
                 return false
             }
         }
-        let outside = split(root)
+        let experiments = replaceConcluded(of: root)
         let groups = root.objects("groups").map { group in
             var group = group
-            group["experiments"] = .array(split(group))
+            group["experiments"] = .array(replaceConcluded(of: group))
             return JSONValue.object(group)
         }
-        guard root[Annotations.member] != nil || !delivered.isEmpty else { return }
-        // Devices that make decisions need the lifetime of assignments.
-        var members = JSONObject()
-        members[AssignmentLifetime.member] = root[Annotations.member]?.object?[AssignmentLifetime.member]
-        root[Annotations.member] = members.isEmpty ? nil : .object(members)
-        if !delivered.isEmpty {
-            root["experiments"] = .array(outside + delivered)
+        guard root[Annotations.member] != nil || !deliveries.isEmpty else { return }
+        // Devices that decide by themselves need the assignment lifetime, so this annotation stays.
+        var annotations = JSONObject()
+        annotations[AssignmentLifetime.member] = root[Annotations.member]?.object?[AssignmentLifetime.member]
+        root[Annotations.member] = annotations.isEmpty ? nil : .object(annotations)
+        if !deliveries.isEmpty {
+            // A delivery is in no group, because everybody gets the winner.
+            root["experiments"] = .array(experiments + deliveries)
             if !groups.isEmpty { root["groups"] = .array(groups) }
         }
         json = .object(root)
     }
 
+    /// Returns the id of the delivery of an experiment. It is derived, so that it stays the same.
     private static func deliveryID(of experimentID: String) -> String { DerivedID.of("winner/\(experimentID)") }
 
-    /// The ids of the deliveries, by which SDKs report exposures to them.
+    /// Returns the ids of all deliveries. SDKs report exposures to deliveries by these ids.
     static func deliveries(of datafile: Datafile) -> Set<Identifier> {
         var ids: Set<Identifier> = []
         for experiment in datafile.experiments where experiment.winner != nil {
@@ -75,33 +78,42 @@ struct PublishedDatafile {
     }
 }
 
-/// The texts of a project's datafile, which are made at the first access.
+/// The JSON texts of a project's datafile. Each is created at the first access and then kept, because creating it takes
+/// a while for a large datafile, and most versions of a datafile are never requested as text.
 final class DatafileTexts: Sendable {
     private let body: StoredDatafile.Body
     private let definitions: ProjectDefinitions
-    private let made = Mutex<(stored: [UInt8]?, published: [UInt8]?)>((nil, nil))
+    /// The texts that have been created.
+    private struct Texts {
+        var stored: [UInt8]?
+        var published: [UInt8]?
+    }
+
+    private let texts = Mutex(Texts())
 
     init(_ body: StoredDatafile.Body, _ definitions: ProjectDefinitions) {
         self.body = body
         self.definitions = definitions
     }
 
-    /// As it is stored.
+    /// The datafile as it is stored.
     var stored: [UInt8] {
-        made.withLock { made in
-            let text = made.stored ?? body.content
-            made.stored = text
+        texts.withLock { texts in
+            let text = texts.stored ?? body.content
+            texts.stored = text
             return text
         }
     }
 
-    var isPublished: Bool { made.withLock { $0.published != nil } }
+    /// Whether ``published`` has been created.
+    var isPublished: Bool { texts.withLock { $0.published != nil } }
 
-    /// See ``PublishedDatafile``.
+    /// The datafile as SDKs get it; see ``PublishedDatafile``.
     var published: [UInt8] {
-        made.withLock { made in
-            let text = made.published ?? PublishedDatafile(definitions).json?.encoded() ?? made.stored ?? body.content
-            made.published = text
+        texts.withLock { texts in
+            if let text = texts.published { return text }
+            let text = PublishedDatafile(definitions).json?.encoded() ?? texts.stored ?? body.content
+            texts.published = text
             return text
         }
     }

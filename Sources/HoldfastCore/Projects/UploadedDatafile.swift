@@ -3,16 +3,22 @@ public import Chronology
 public import Definitions
 public import Storage
 
-/// A datafile that an admin uploads, with the results to freeze when it is stored: those of the experiments that it
-/// concludes, as for `POST /v1/experiments/{key}/conclude`.
+/// A datafile that an admin uploads, and the results to freeze when it is stored.
+///
+/// An upload may conclude experiments. Their results are then frozen, as `POST /v1/experiments/{key}/conclude` would
+/// do.
 public struct UploadedDatafile: Sendable {
-    /// The uploaded content. A new conclusion without a time of its results has got the current time.
+    /// The uploaded content. Each conclusion that lacks the time at which the results were frozen has been given one.
     public let content: [UInt8]
     public let freezes: [ResultsFreeze]
 
+    /// Determines the times of new conclusions, and the results to freeze.
+    ///
     /// - Parameters:
     ///   - definitions: the definitions in the content.
-    ///   - former: the project that the datafile replaces. The freezes are valid only for this version of it.
+    ///   - former: the project whose datafile is replaced; `nil` for a new project. The freezes are valid only as long
+    ///     as this is the active version.
+    ///   - now: the time of conclusions that the upload adds.
     public init(
         _ content: [UInt8], _ definitions: ProjectDefinitions, replacing former: Project?, at now: Instant,
         _ session: any StoreSession
@@ -22,30 +28,39 @@ public struct UploadedDatafile: Sendable {
             return
         }
         let formerDefinitions = former?.definitions
-        var times: [Identifier: Instant] = [:]
-        for experiment in definitions.experiments {
-            guard let conclusion = experiment.conclusion, conclusion.frozenAt == nil else { continue }
-            if let known = formerDefinitions?.experiments[experiment.key]?.conclusion {
-                times[experiment.id] = known.frozenAt
-            } else {
-                times[experiment.id] = now
-            }
-        }
+        let times = Self.missingTimes(in: definitions, since: formerDefinitions, at: now)
         let completed = times.isEmpty ? definitions : definitions.keepingResults(at: times)
         self.content = times.isEmpty ? content : completed.content
         var freezes: [ResultsFreeze] = []
         for freeze in completed.freezes(since: formerDefinitions) {
-            // An uploaded time may come from this database, which has frozen results, or from another one whose users
-            // may be imported later.
-            var isFrozen = times[freeze.experimentID] != nil
-            if !isFrozen { isFrozen = try await Self.isFrozenNow(freeze, session) }
-            if isFrozen { freezes.append(freeze) }
+            var isNeeded = times[freeze.experimentID] != nil
+            // The upload has a time of its own. It may come from this database, which has frozen the results already,
+            // or from another one whose users may be imported later.
+            if !isNeeded { isNeeded = try await Self.lacksFrozenResults(freeze, session) }
+            if isNeeded { freezes.append(freeze) }
         }
         self.freezes = freezes
     }
 
-    /// Whether there are users, but no frozen results of the same time.
-    private static func isFrozenNow(
+    /// Returns the times for the conclusions that have none, by experiment id: the time that the former conclusion of
+    /// the experiment has, or the current time if the experiment was not concluded before.
+    private static func missingTimes(
+        in definitions: ProjectDefinitions, since former: ProjectDefinitions?, at now: Instant
+    ) -> [Identifier: Instant] {
+        var times: [Identifier: Instant] = [:]
+        for experiment in definitions.experiments {
+            guard let conclusion = experiment.conclusion, conclusion.frozenAt == nil else { continue }
+            if let formerConclusion = former?.experiments[experiment.key]?.conclusion {
+                times[experiment.id] = formerConclusion.frozenAt
+            } else {
+                times[experiment.id] = now
+            }
+        }
+        return times
+    }
+
+    /// Whether an experiment has users, but no frozen results of the time in the upload.
+    private static func lacksFrozenResults(
         _ freeze: ResultsFreeze, _ session: any StoreSession
     ) async throws(StorageError) -> Bool {
         let users = try await session.read(.users(experimentID: freeze.experimentID))

@@ -46,7 +46,7 @@ extension Webhook.Definition {
 
 // MARK: - Forms
 
-/// The maximum length of a URL, in bytes.
+/// The maximum length of a webhook's URL, in bytes.
 private let longestURL = 2_048
 
 extension Form where Value == String {
@@ -67,7 +67,7 @@ extension Form where Value == String {
             }, write: { .string($0) })
     }
 
-    /// Any text.
+    /// Any text. ``WebhookRules`` checks that it is the SDK key of a project.
     fileprivate static var line: Self {
         Form(
             schema: ["type": "string"],

@@ -42,7 +42,7 @@ import Testing
             let kind = try #require(DefinitionSet.Kind(rawValue: String(words[0])))
             let key = Identifier(String(words[1]))
             var parts = DefinitionParts(kind, key)
-            parts.add(last)
+            parts.addKeys(of: last)
             let versions = try await parts.versions { keys throws(StorageError) in
                 DefinitionVersions(datafiles: [], rows: all.filter { keys.contains($0.element.name.key) })
             }
