@@ -4,7 +4,7 @@ extension Datafile {
     /// The parts of a datafile that differ after a ``DatafileEdit``: its experiments and flags.
     ///
     /// A replacement begins with the parts of the former datafile. ``setExperiment(_:at:)`` and ``setFlag(_:at:)``
-    /// replace the edited elements. Then ``relinkFlags(among:except:)`` links the flags that still have the former
+    /// replace the edited elements. Then ``relinkFlags(except:)`` links the flags that still have the former
     /// experiments.
     struct Replacement {
         private(set) var experiments: [Experiment]
@@ -96,12 +96,10 @@ extension Datafile {
 
         /// Links the flags that have an edited experiment with its new version.
         ///
-        /// - Parameters:
-        ///   - candidates: the indices of the flags that may have an edited experiment; `nil` to search all flags.
-        ///   - linkedFlags: the indices of the flags that are linked already.
-        mutating func relinkFlags(among candidates: [Int]?, except linkedFlags: Set<Int>) {
+        /// - Parameter linkedFlags: the indices of the flags that are linked already.
+        mutating func relinkFlags(except linkedFlags: Set<Int>) {
             guard !replacedExperiments.isEmpty else { return }
-            for index in candidates ?? Array(flags.indices) where !linkedFlags.contains(index) {
+            for index in flags.indices where !linkedFlags.contains(index) {
                 let hasReplaced = flags[index].experiments.contains { experiment in
                     replacedExperiments.contains { $0 === experiment }
                 }

@@ -10,8 +10,6 @@ public struct DatafileEdit: Sendable {
     public let experiments: [Int]
     /// The indices of the changed elements in the datafile's list `featureFlags`.
     public let flags: [Int]
-    /// The indices of all flags that have a changed experiment; `nil` if they are not known.
-    let dependentFlags: [Int]?
 
     /// The maximum number of changed elements. If more have changed, the whole datafile is compiled.
     private static let limit = 64
@@ -23,11 +21,10 @@ public struct DatafileEdit: Sendable {
     /// Creates the difference that an edit has made, if the code that made the edit knows what it changed.
     ///
     /// - Returns: `nil` if too many elements were changed.
-    public init?(experiments: [Int], flags: [Int], dependentFlags: [Int]) {
+    public init?(experiments: [Int], flags: [Int]) {
         guard experiments.count + flags.count <= Self.limit else { return nil }
         self.experiments = experiments
         self.flags = flags
-        self.dependentFlags = dependentFlags
     }
 
     /// Creates the difference between two datafiles by comparing them.
@@ -41,7 +38,6 @@ public struct DatafileEdit: Sendable {
         else { return nil }
         self.experiments = experiments
         self.flags = flags
-        dependentFlags = nil
     }
 
     /// Whether this can be the difference between two datafiles. The elements of the lists are not compared, because
@@ -56,8 +52,7 @@ public struct DatafileEdit: Sendable {
         else { return false }
         let experimentCount = count("experiments", of: edited)
         let flagCount = count("featureFlags", of: edited)
-        return experiments.allSatisfy { $0 < experimentCount }
-            && (flags + (dependentFlags ?? [])).allSatisfy { $0 < flagCount }
+        return experiments.allSatisfy { $0 < experimentCount } && flags.allSatisfy { $0 < flagCount }
     }
 
     /// Whether two datafiles have the same members, and equal values of all members except ``lists`` and ``details``.
@@ -106,7 +101,7 @@ extension Datafile {
                 return nil
             }
         }
-        next.relinkFlags(among: edit.dependentFlags, except: Set(edit.flags))
+        next.relinkFlags(except: Set(edit.flags))
         return Datafile(self, source, revision: revision, next)
     }
 }

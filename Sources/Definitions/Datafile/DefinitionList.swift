@@ -88,18 +88,13 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
     /// Returns the elements with one of the ``KeyedDefinition/names``, or with one of some keys, in the order of the
     /// list.
     public func all(naming names: [Identifier], orKeyed keys: [Identifier] = []) -> [Element] {
-        elements(at: indices(naming: names, orKeyed: keys))
+        var found = Set(names.flatMap { indicesByName[$0] ?? [] })
+        for key in keys { if let index = indicesByKey[key] { found.insert(index) } }
+        return elements(at: found.sorted())
     }
 
     /// Returns the elements at some indices, each of which must be less than ``count``.
     public func elements(at indices: [Int]) -> [Element] { indices.map { boxes[$0].element } }
-
-    /// Returns the indices of the elements that ``all(naming:orKeyed:)`` returns.
-    func indices(naming names: [Identifier], orKeyed keys: [Identifier]) -> [Int] {
-        var found = Set(names.flatMap { indicesByName[$0] ?? [] })
-        for key in keys { if let index = indicesByKey[key] { found.insert(index) } }
-        return found.sorted()
-    }
 
     /// Returns the keys of the elements with a name, in the order of the list.
     public func keys(naming name: Identifier) -> [Identifier] {

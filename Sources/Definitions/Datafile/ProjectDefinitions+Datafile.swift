@@ -103,11 +103,7 @@ extension ProjectDefinitions {
             root[name] = .array(list)
         }
         guard let changedExperiments, areOutside, let changedFlags else { return nil }
-        let changed = changedExperiments.map(\.element)
-        let keys = changed.map(\.key)
-        return DatafileEdit(
-            experiments: changedExperiments.map(\.index), flags: changedFlags.map(\.index),
-            dependentFlags: flags.indices(naming: changed.map(\.id) + keys, orKeyed: keys))
+        return DatafileEdit(experiments: changedExperiments.map(\.index), flags: changedFlags.map(\.index))
     }
 
     /// Replaces elements of a list of the datafile.
