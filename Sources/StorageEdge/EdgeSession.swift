@@ -17,7 +17,7 @@ final class EdgeSession: StoreSession {
     private let base: any StoreSession
     private let executor: any StoreExecutor
     /// Whether the lookups of the present batch read only the copy; `nil` outside of a batch. Kept during the batch,
-    /// because ``EdgeStore/lookupsReadOnlyCopy`` reads a clock.
+    /// because ``EdgeStore/answersAlone`` reads a clock.
     private var batchReadsOnlyCopy: Bool?
 
     init(_ store: EdgeStore, _ base: sending any StoreSession, _ executor: any StoreExecutor) {
@@ -29,7 +29,7 @@ final class EdgeSession: StoreSession {
     func prepareLookups() throws(StorageError) { try base.prepareLookups() }
 
     func beginBatch() {
-        batchReadsOnlyCopy = store.lookupsReadOnlyCopy
+        batchReadsOnlyCopy = store.answersAlone
         base.beginBatch()
     }
 
@@ -44,7 +44,7 @@ final class EdgeSession: StoreSession {
 
     // MARK: Lookups
 
-    private var readsOnlyCopy: Bool { batchReadsOnlyCopy ?? store.lookupsReadOnlyCopy }
+    private var readsOnlyCopy: Bool { batchReadsOnlyCopy ?? store.answersAlone }
 
     func profile(of userID: Identifier, _ completion: @escaping Completion<ProfileRecord?>) {
         guard !readsOnlyCopy else { return base.profile(of: userID, completion) }

@@ -99,9 +99,9 @@ public final class EdgeStore: Store {
         EdgeSession(self, try base.makeSession(on: executor), executor)
     }
 
-    /// Whether lookups read the copy without asking the upstream: the copy is complete, and either current or all that
-    /// there is, because the upstream is away.
-    var lookupsReadOnlyCopy: Bool {
+    /// Whether the edge answers lookups alone, from the copy, without asking the upstream. It does if the copy is
+    /// complete, and is either current or all that there is, because the upstream is away.
+    var answersAlone: Bool {
         guard applier.isComplete else { return false }
         guard upstream.isUp else { return true }
         let isCurrent = (applier.lag ?? .infinity) <= upstream.configuration.maxLag
