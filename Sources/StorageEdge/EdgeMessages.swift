@@ -3,14 +3,22 @@ import Chronology
 import JSON
 import Storage
 
-// The messages about users that an edge receives from its upstream at /edge/v1/…; see the article Edge. For definitions
-// see UpstreamDefinitions.swift.
+// The messages about users that an edge receives from its upstream at /edge/v1/…; see the article Edge. The messages
+// about definitions are in UpstreamDefinitions.swift.
 
-/// Lines of the upstream's feed after a position, and the position that they reach.
+/// A response of `/edge/v1/feed`: the lines of the upstream's feed after a position, and the position after these
+/// lines.
+///
+/// The lines are JSON objects, for example:
+///
+/// ```
+/// {"cursor": "…", "kind": "merge", "user_id": "account-7", "from": "device-12"}
+/// {"cursor": "…", "kind": "end", "complete": true}
+/// ```
 struct FeedBatch {
     /// A change of one user.
     struct Line {
-        /// The position after the line.
+        /// The position in the feed after the line.
         let cursor: FeedCursor
         let userID: Identifier
         let change: MirroredChange
@@ -19,9 +27,11 @@ struct FeedBatch {
     private(set) var lines: [Line] = []
     /// The position after the batch; `nil` if the upstream has sent none.
     private(set) var end: FeedCursor?
-    /// Whether these were the last lines of the feed when it was read.
+    /// Whether the feed had no further lines when it was read.
     var isComplete = false
 
+    /// The maximum number of lines in a response.
+    static let mostLines = 10_000
     /// The kinds of lines that an edge requests.
     static let kinds = "assignment,attributes,merge,erasure"
 
@@ -34,7 +44,7 @@ struct FeedBatch {
         try self.init(lines: &rest)
     }
 
-    /// Decodes the lines of a response, and removes them from it.
+    /// Decodes and removes the lines of a response.
     init(lines body: inout [UInt8]) throws(UpstreamError) {
         _ = try body.takeLines { line throws(UpstreamError) in
             try take(line)
@@ -58,13 +68,8 @@ struct FeedBatch {
         }
         switch kind {
         case "assignment":
-            guard let experimentID = object["experiment_id"]?.string.map({ Identifier($0) }) else {
-                return lines.append(Line(cursor: cursor, userID: userID, change: .profile))
-            }
-            let isRemoved = object["variation_id"]?.isNull ?? true
-            let assignment = isRemoved ? nil : try Assignment(edge: object)
-            lines.append(
-                Line(cursor: cursor, userID: userID, change: .assignment(experimentID: experimentID, assignment)))
+            let change = try Self.changeOfAssignment(object)
+            lines.append(Line(cursor: cursor, userID: userID, change: change))
         case "attributes":
             // The upstream leaves out a damaged record.
             guard object["record"] != nil else { return }
@@ -72,13 +77,21 @@ struct FeedBatch {
             lines.append(Line(cursor: cursor, userID: userID, change: .attributes(record)))
         case "erasure": lines.append(Line(cursor: cursor, userID: userID, change: .erasure))
         case "merge":
-            guard let other = object["from"]?.string.map({ Identifier($0) }) else {
+            guard let former = object["from"]?.string.map({ Identifier($0) }) else {
                 throw .malformed("a merge must have a `from`")
             }
-            lines.append(Line(cursor: cursor, userID: other, change: .merge(into: userID)))
+            lines.append(Line(cursor: cursor, userID: former, change: .merge(into: userID)))
         // Lines of a newer release, or of a kind that was not requested.
         default: break
         }
+    }
+
+    /// Decodes the change in a line of the kind `assignment`. A line without an experiment says only that the user has
+    /// a profile. A line without a variation says that the assignment was removed.
+    private static func changeOfAssignment(_ object: JSONObject) throws(UpstreamError) -> MirroredChange {
+        guard let experimentID = object["experiment_id"]?.string.map({ Identifier($0) }) else { return .profile }
+        let isRemoved = object["variation_id"]?.isNull ?? true
+        return .assignment(experimentID: experimentID, isRemoved ? nil : try Assignment(edge: object))
     }
 }
 
@@ -104,9 +117,11 @@ extension Assignment {
 }
 
 extension ProfileRecord {
-    /// Decodes the stored bytes of a profile, in base64url.
+    /// Decodes the bytes of a profile, which are in base64url.
     ///
     /// - Returns: `nil` if the user has no profile.
+    /// - Throws: ``UpstreamError/damaged(_:)`` if the upstream's record is damaged; ``UpstreamError/malformed(_:)`` if
+    ///   it is not in base64url or is of a newer release.
     init?(edge value: JSONValue?, of userID: Identifier) throws(UpstreamError) {
         guard let text = value?.string else { return nil }
         guard let bytes = Base64URL.decode(text.utf8) else { throw .malformed("a profile must be base64url") }
@@ -122,9 +137,10 @@ extension ProfileRecord {
 }
 
 extension AttributeRecord {
-    /// Decodes the stored bytes of attributes, in base64url.
+    /// Decodes the bytes of attributes, which are in base64url.
     ///
     /// - Returns: `nil` if the user has no attributes.
+    /// - Throws: ``UpstreamError/malformed(_:)`` if they cannot be decoded.
     init?(edge value: JSONValue?, of userID: Identifier) throws(UpstreamError) {
         guard let text = value?.string else { return nil }
         guard let bytes = Base64URL.decode(text.utf8), let record = AttributeRecord(checking: bytes) else {
@@ -136,14 +152,17 @@ extension AttributeRecord {
 
 // MARK: Users
 
-/// A line of `/edge/v1/users` or `/edge/v1/lookup`.
+/// A line of a response of `/edge/v1/users` or `/edge/v1/lookup`.
 enum UserLine {
     case user(MirroredUser)
-    /// The upstream cannot decode its records of the user.
+    /// The upstream's records of the user are damaged.
     case damaged(Identifier, reason: String)
-    /// - Parameter last: the last user of the response if more follow.
+    /// The end of the response.
+    ///
+    /// - Parameter last: the last user of the response; `nil` if no more users follow.
     case end(last: Identifier?)
 
+    /// Decodes a line.
     init(_ line: UnsafeRawBufferPointer) throws(UpstreamError) {
         guard let object = (try? JSONParser().parse(line))?.object else { throw .malformed("a user must be an object") }
         guard let text = object["user_id"]?.string else {

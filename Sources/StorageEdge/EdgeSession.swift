@@ -3,14 +3,22 @@ import Dispatch
 import Storage
 import StorageSQLite
 
-/// The session of one executor with an ``EdgeStore``. Reads go to the copy or to the upstream, changes of profiles to
-/// the ``Enroller``, and events to the outbox. Everything else fails, because only the upstream has or can change it.
+/// The session of one executor with an ``EdgeStore``.
+///
+/// - Lookups read the copy. While the copy is incomplete or too old, they ask the upstream (``Lookups``).
+/// - Reads of definitions read the copy.
+/// - Changes of profiles go to the upstream (``Enroller``).
+/// - Events go to the outbox, or directly to the upstream if the outbox cannot take them (``DirectEventSender``).
+///
+/// All other reads and changes fail, because only the upstream has the data.
 final class EdgeSession: StoreSession {
     private let store: EdgeStore
+    /// The session with the copy.
     private let base: any StoreSession
     private let executor: any StoreExecutor
-    /// Whether the copy alone answers the lookups of this batch; `nil` outside of a batch.
-    private var answersAlone: Bool?
+    /// Whether the lookups of the present batch read only the copy; `nil` outside of a batch. Kept during the batch,
+    /// because ``EdgeStore/answersAlone`` reads a clock.
+    private var batchReadsOnlyCopy: Bool?
 
     init(_ store: EdgeStore, _ base: sending any StoreSession, _ executor: any StoreExecutor) {
         self.store = store
@@ -21,12 +29,12 @@ final class EdgeSession: StoreSession {
     func prepareLookups() throws(StorageError) { try base.prepareLookups() }
 
     func beginBatch() {
-        answersAlone = store.answersAlone
+        batchReadsOnlyCopy = store.answersAlone
         base.beginBatch()
     }
 
     func endBatch() {
-        answersAlone = nil
+        batchReadsOnlyCopy = nil
         base.endBatch()
     }
 
@@ -36,33 +44,38 @@ final class EdgeSession: StoreSession {
 
     // MARK: Lookups
 
+    private var readsOnlyCopy: Bool { batchReadsOnlyCopy ?? store.answersAlone }
+
     func profile(of userID: Identifier, _ completion: @escaping Completion<ProfileRecord?>) {
-        guard !(answersAlone ?? store.answersAlone) else { return base.profile(of: userID, completion) }
+        guard !readsOnlyCopy else { return base.profile(of: userID, completion) }
         let clock = store.clock
-        find(
-            userID, { $0.profile?.visible(at: clock.now()) },
-            alone: { [base] in base.profile(of: userID, $0) }, completion)
+        askUpstream(
+            for: userID, record: { user in user.profile?.visible(at: clock.now()) },
+            orRead: { [base] completion in base.profile(of: userID, completion) }, completion)
     }
 
     func attributes(of userID: Identifier, _ completion: @escaping Completion<AttributeRecord?>) {
-        guard !(answersAlone ?? store.answersAlone) else { return base.attributes(of: userID, completion) }
-        find(userID, \.attributes, alone: { [base] in base.attributes(of: userID, $0) }, completion)
+        guard !readsOnlyCopy else { return base.attributes(of: userID, completion) }
+        askUpstream(
+            for: userID, record: \.attributes,
+            orRead: { [base] completion in base.attributes(of: userID, completion) }, completion)
     }
 
-    /// Looks a user up at the upstream, and in the copy if that fails.
+    /// Looks a user up at the upstream. If the upstream does not respond and the copy is complete, looks the user up in
+    /// the copy: an old record is better than none.
     ///
     /// - Parameters:
-    ///   - value: takes the requested record from the user.
-    ///   - alone: looks the record up in the copy.
-    private func find<Value: Sendable>(
-        _ userID: Identifier, _ value: @escaping @Sendable (MirroredUser) -> Value?,
-        alone: @escaping (@escaping Completion<Value?>) -> Void, _ completion: @escaping Completion<Value?>
+    ///   - record: takes the requested record from the user.
+    ///   - readCopy: looks the record up in the copy.
+    private func askUpstream<Record: Sendable>(
+        for userID: Identifier, record: @escaping @Sendable (MirroredUser) -> Record?,
+        orRead readCopy: @escaping (@escaping Completion<Record?>) -> Void, _ completion: @escaping Completion<Record?>
     ) {
         let isComplete = store.applier.isComplete
         let pending = PendingCompletion<Result<MirroredUser, StorageError>> { result in
             switch result {
-            case .success(let user): completion(.success(value(user)))
-            case .failure(.unavailable) where isComplete: alone(completion)
+            case .success(let user): completion(.success(record(user)))
+            case .failure(.unavailable) where isComplete: readCopy(completion)
             case .failure(let error): completion(.failure(error))
             }
         }
@@ -73,15 +86,13 @@ final class EdgeSession: StoreSession {
 
     func read<Value>(_ query: StoreQuery<Value>, _ completion: @escaping Completion<Value>) {
         switch query.subject {
-        case .projects, .removals, .profiles, .userRecords, .knownUsers, .lastUses, .activeDatafile, .datafile,
-            .datafileHistory, .definitionVersions,
-            .lastDatafile:
+        case .projects, .activeDatafile, .datafile, .lastDatafile, .datafileHistory, .definitionVersions, .lastUses,
+            .profiles, .userRecords, .knownUsers, .removals:
             base.read(query, completion)
-        case .records, .stickyDocuments, .users, .exposures, .latestExposures, .goalEvents, .exposuresOfUser,
-            .goalEventsOfUser, .tally, .enrolledUsers, .breakdown, .goals, .frozenResults, .series, .openSeries,
-            .participants, .participantEvents,
-            .auditEntries,
-            .feed, .proposals, .proposal, .looks, .removedUsers, .findings, .webhooks, .auditTail:
+        case .exposures, .latestExposures, .exposuresOfUser, .goalEvents, .goalEventsOfUser, .goals,
+            .tally, .enrolledUsers, .breakdown, .series, .openSeries, .frozenResults, .looks, .findings,
+            .participants, .participantEvents, .users, .records, .removedUsers, .stickyDocuments,
+            .proposals, .proposal, .webhooks, .auditEntries, .auditTail, .feed:
             completion(.failure(Self.onlyUpstream))
         }
     }
@@ -106,39 +117,36 @@ final class EdgeSession: StoreSession {
         for (index, change) in changes.enumerated() { store.enroller.submit(change) { join.set($0, at: index) } }
     }
 
-    /// Events count as stored once they are in the outbox.
+    /// Appends events to the outbox. Their outcome is ``EventOutcome/stored`` once they are durable there, because the
+    /// edge cannot know yet what the upstream will do with them.
     func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>) {
         guard !events.isEmpty else { return completion(.success([])) }
         let identity = store.upstream.identity
-        append(
-            events.map { received in
-                (
-                    received.event.userID,
-                    OutboxEntry.encode(received.event, acceptedAt: identity.earliest(of: received.receivedAt))
-                )
-            },
-            events.map { _ in EventOutcome.stored }, completion)
+        let entries: [OutboxEntry.New] = events.map { received in
+            let acceptedAt = identity.earliest(of: received.receivedAt)
+            return (received.event.userID, OutboxEntry.encode(received.event, acceptedAt: acceptedAt))
+        }
+        append(entries, reporting: events.map { _ in EventOutcome.stored }, completion)
     }
 
-    /// Appends entries to the outbox. If it is full or cannot be written, sends them directly to the upstream.
+    /// Appends entries to the outbox. If the outbox is full or cannot be written, sends them directly to the upstream.
     ///
     /// - Parameter value: the result to report once the entries are durable.
     private func append<Value: Sendable>(
-        _ entries: [(userID: Identifier?, content: [UInt8])], _ value: Value,
-        _ completion: @escaping Completion<Value>
+        _ entries: [OutboxEntry.New], reporting value: Value, _ completion: @escaping Completion<Value>
     ) {
         let pending = PendingCompletion(completion)
         let report: @Sendable (Result<Void, StorageError>) -> Void = { [executor] result in
             executor.submit { pending.call(result.map { value }) }
         }
-        // Without an upstream that has ever responded, the times of events would come from this host's clock, which is
-        // not trusted.
+        // If the upstream has never responded, its time is unknown. The events would get times of the host's clock,
+        // which may be wrong.
         guard store.upstream.identity.upstreamID != 0 else { return report(.failure(.away)) }
         store.outbox.append(entries) { [store] result in
-            guard case .failure(let error) = result, error.allowsPassage, store.upstream.isUp else {
+            guard case .failure(let error) = result, error.isFaultOfOutbox, store.upstream.isUp else {
                 return report(result)
             }
-            store.passage.send(entries, report)
+            store.directSender.send(entries, report)
         }
     }
 
@@ -151,21 +159,27 @@ final class EdgeSession: StoreSession {
     func write<Value>(_ change: SharedChange<Value>, _ completion: @escaping Completion<Value>) {
         switch change.note {
         case .ownAudit: base.write(change, completion)
-        case .uses(let uses):
-            guard let done = () as? Value else { return completion(.failure(Self.onlyUpstream)) }
-            // The upstream itself records which flags exist.
-            let used = uses.filter { $0.subject.kind != .known }
-            append(used.map { (nil, OutboxEntry.encode($0)) }, done, completion)
+        case .uses(let uses): append(uses, completion)
         case nil: completion(.failure(Self.onlyUpstream))
         }
+    }
+
+    /// Appends last uses of flags to the outbox.
+    private func append<Value: Sendable>(_ uses: [LastUse], _ completion: @escaping Completion<Value>) {
+        // The outbox has no result to return, so `Value` must be `Void`, as it is in all changes that note uses.
+        guard let noResult = () as? Value else { return completion(.failure(Self.onlyUpstream)) }
+        // The upstream itself records which flags exist (`known`).
+        let used = uses.filter { $0.subject.kind != .known }
+        append(used.map { (nil, OutboxEntry.encode($0)) }, reporting: noResult, completion)
     }
 }
 
 @available(*, unavailable) extension EdgeSession: Sendable {}
 
 extension StorageError {
-    /// Whether events may go directly to the upstream after this error of the outbox: it is full, or cannot be used.
-    fileprivate var allowsPassage: Bool {
+    /// Whether this error of an append means that the outbox is full or cannot be used, so that events may go directly
+    /// to the upstream.
+    fileprivate var isFaultOfOutbox: Bool {
         switch self {
         case .overloaded, .unavailable, .damaged: true
         default: false

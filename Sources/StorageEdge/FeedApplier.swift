@@ -5,15 +5,19 @@ import Storage
 import StorageSQLite
 import Synchronization
 
-/// Writes the copy of an edge: users by lines of the upstream's feed, and definitions. No other type writes it.
+/// Writes the copy of an edge: users, from the lines of the upstream's feed, and definitions. No other type writes the
+/// copy.
 ///
-/// Lines come both from the ``Follower`` and with the responses to changes (``Enroller``), so some come twice. The copy
-/// has a position in the feed, which is written in the same transaction as the lines before it; lines up to the
+/// Lines come from the ``Follower`` and with the responses to changes (``Enroller``), so some lines come twice. The
+/// copy has a position in the feed, which is written in the same transaction as the lines before it. Lines up to the
 /// position are skipped.
 ///
-/// The ``EdgeState`` tells how far the copy follows the upstream. A new copy begins at the current end of the feed:
-/// first all users are copied (``beginCopy(_:_:)``, ``copy(_:isLast:)``), and then the lines since the beginning are
-/// applied (``apply(_:askedAt:)``). If the upstream has another generation, the copy begins anew (``forget(_:_:)``).
+/// The ``EdgeState`` records how far the copy follows the upstream:
+///
+/// 1. A new copy notes the current end of the feed as its position (``beginCopy(_:_:)``). 2. All users are copied
+/// (``copy(_:isLast:)``). 3. The lines after the position are applied (``apply(_:askedAt:)``). 4. If the feed does not
+/// continue at the position, the copy begins anew (``forget(_:_:)``). A feed that was begun anew
+///    has another *generation*, which is the epoch of its cursors.
 final class FeedApplier: Sendable {
     enum Failure: Error {
         /// The copy cannot continue from its position; all users must be copied again.
@@ -24,19 +28,23 @@ final class FeedApplier: Sendable {
     private let store: SQLiteStore
     private let identity: UpstreamIdentity
     private let report: @Sendable (EdgeEvent) -> Void
-    /// Whether the last attempt to write the copy has failed.
-    private let failsToWrite = Atomic<Bool>(false)
-    /// The state of the copy. It is locked during writes, so that they follow one another.
+    /// The state of the copy. It is locked during each write, so that there is one write at a time.
     private let state: Mutex<EdgeState>
     /// When the copy was last known to be up to date, in monotonic nanoseconds; 0 for never.
     private let currentAsOf = Atomic<UInt64>(0)
-    // Members of the state that lookups read without waiting for a write.
-    private let completeness: Atomic<Bool>
-    private let definitionsAreKnown: Atomic<Bool>
     /// When the position was last written.
     private let savedAt = Mutex(DispatchTime.now())
-    /// The minimum time between two writes of the position if there are no lines to apply, in seconds.
+    /// The minimum time between two writes of the position if there are no lines to apply, in seconds. The position
+    /// then only saves work after a restart, so it is not worth a commit for each response.
     private static let savingSeconds = 10.0
+    // Lookups read these without waiting for a write.
+
+    /// Whether the last attempt to write the copy has failed.
+    private let failsToWrite = Atomic<Bool>(false)
+    /// ``EdgeState/isComplete`` of the state.
+    private let completeness: Atomic<Bool>
+    /// Whether the state has had definitions.
+    private let definitionsAreKnown: Atomic<Bool>
 
     /// - Parameter stored: the state in the file.
     init(
@@ -64,7 +72,7 @@ final class FeedApplier: Sendable {
     /// follows none.
     var generation: Int64? { state.withLock { $0.cursor?.epoch } }
 
-    /// The ``generation``, if the definitions of the copy belong to it. If `nil`, decisions must not be stored.
+    /// The ``generation`` if the definitions of the copy belong to it; `nil` if decisions must not be stored.
     var decidingGeneration: Int64? { state.withLock { $0.definitions < 0 ? nil : $0.cursor?.epoch } }
 
     /// The present state of the copy.
@@ -82,7 +90,8 @@ final class FeedApplier: Sendable {
     /// Applies lines of the feed.
     ///
     /// - Parameter askedAt: when the request was sent, in monotonic nanoseconds.
-    /// - Throws: ``Failure``
+    /// - Throws: ``Failure/needsCopy(_:)`` if the feed does not continue at the copy's position or the copy is damaged;
+    ///   ``Failure/store(_:)`` if the copy cannot be written.
     func apply(_ batch: FeedBatch, askedAt: UInt64) throws(Failure) {
         guard let end = batch.end else { return }
         let result = state.withLock { state -> Result<Void, Failure> in
@@ -94,8 +103,8 @@ final class FeedApplier: Sendable {
     private func apply(
         _ batch: FeedBatch, reaching end: FeedCursor, _ askedAt: UInt64, _ state: inout EdgeState
     ) throws(Failure) {
-        // While all users are being copied, the feed is not applied; it is read from the beginning of the copy
-        // afterwards.
+        // While all users are being copied, no lines are applied. Afterwards they are read again, from the position at
+        // which the copy began.
         guard let reached = state.cursor, state.copiedTo == nil else { return }
         guard end.epoch == reached.epoch else { throw .needsCopy("the upstream has another generation") }
         var next = state
@@ -103,12 +112,12 @@ final class FeedApplier: Sendable {
         if advances { next.cursor = end }
         next.isComplete = next.isComplete || batch.isComplete
         let lines = batch.lines.filter { $0.cursor.isAfter(reached) }
-        let isDue = savedAt.withLock { $0 + Self.savingSeconds < .now() }
-        if !lines.isEmpty || next.isComplete != state.isComplete || (advances && isDue) {
+        let positionIsDue = advances && savedAt.withLock { $0 + Self.savingSeconds < .now() }
+        if !lines.isEmpty || next.isComplete != state.isComplete || positionIsDue {
             try write(lines, next, &state)
             savedAt.withLock { $0 = .now() }
         }
-        // Writing has updated these two.
+        // The write has updated these two in `state`.
         next.upstreamID = state.upstreamID
         next.clockOffset = state.clockOffset
         state = next
@@ -116,7 +125,7 @@ final class FeedApplier: Sendable {
         completeness.store(next.isComplete, ordering: .releasing)
     }
 
-    /// Writes lines, grouped by user, with the next state.
+    /// Writes lines, grouped by user, and the next state in one transaction.
     private func write(_ lines: [FeedBatch.Line], _ next: EdgeState, _ state: inout EdgeState) throws(Failure) {
         var users: [(userID: Identifier, changes: [MirroredChange])] = []
         var indices: [Identifier: Int] = [:]
@@ -132,7 +141,7 @@ final class FeedApplier: Sendable {
             try write(next, to: &state) { state throws(StorageError) in try store.mirror(users, reaching: state) }
                 .get()
         } catch {
-            // Other lines may have been stored, which is harmless: applying a line twice changes nothing.
+            // The lines are applied again later. Applying a line twice changes nothing.
             if case .damaged(let reason) = error { throw .needsCopy(reason) }
             throw .store(error)
         }
@@ -142,7 +151,7 @@ final class FeedApplier: Sendable {
 
     /// Begins a copy of all users at the current end of the feed, unless one is in progress or complete.
     ///
-    /// - Returns: whether it has begun.
+    /// - Returns: whether this call has begun a copy.
     func beginCopy(_ connection: UpstreamConnection, _ upstream: Upstream) throws -> Bool {
         guard generation == nil,
             let cursor = try FeedBatch.read(after: "now", limit: 0, wait: 0, connection, upstream).end
@@ -154,11 +163,13 @@ final class FeedApplier: Sendable {
         }
     }
 
-    /// Stops following a generation, so that the follower copies all users and definitions again. Until then the old
-    /// copy serves if the upstream is away.
+    /// Stops following a generation of the feed, so that the follower copies all users and definitions again. Until
+    /// then the old copy serves lookups while the upstream is away.
     ///
-    /// - Parameter generation: the generation to stop following; `nil` for any. Nothing happens if another one is
-    ///   followed by now.
+    /// - Parameters:
+    ///   - generation: the generation to stop following; `nil` for any. Nothing happens if the copy follows another
+    ///     generation by now.
+    ///   - reason: for operators.
     func forget(_ generation: Int64?, _ reason: String) {
         let isFollowed = try? change { state in
             guard state.cursor != nil, generation == nil || generation == state.cursor?.epoch else { return }
@@ -172,9 +183,9 @@ final class FeedApplier: Sendable {
         report(.copyBegins(reason: reason))
     }
 
-    /// Stores users of the upstream, in the order of their ids.
+    /// Stores the next users of a copy, in the order of their ids. Does nothing if no copy is in progress.
     ///
-    /// - Parameter isLast: whether no more users follow.
+    /// - Parameter isLast: whether these are the last users, so that the copy of all users is complete.
     func copy(_ users: [MirroredUser], isLast: Bool) throws(StorageError) {
         let result = state.withLock { state -> Result<Void, StorageError> in
             guard let first = state.copiedTo else { return .success(()) }
@@ -188,7 +199,7 @@ final class FeedApplier: Sendable {
         try result.get()
     }
 
-    /// Changes the state alone.
+    /// Changes and writes the state, but no users.
     ///
     /// - Returns: whether the body has changed the state.
     private func change(_ body: (inout EdgeState) -> Void) throws(StorageError) -> Bool {
@@ -201,12 +212,15 @@ final class FeedApplier: Sendable {
         return try result.get()
     }
 
-    /// Performs a write of the store, with the state that the copy has afterwards. The current identity and clock
-    /// offset of the upstream are added to the state.
+    /// Writes to the store, and updates the state if that succeeds.
+    ///
+    /// - Parameters:
+    ///   - next: the state after the write. The current identity and clock offset of the upstream are added.
+    ///   - operation: writes the state that it is given, with users or definitions.
     private func write(
         _ next: EdgeState, to state: inout EdgeState, _ operation: (EdgeState) throws(StorageError) -> Void
     ) -> Result<Void, StorageError> {
-        let reached = next.knowing(identity)
+        let reached = next.adding(identity)
         var result = Result { () throws(StorageError) in try operation(reached) }
         // The store's writer has too much to do.
         while case .failure(.overloaded) = result {
@@ -225,13 +239,14 @@ final class FeedApplier: Sendable {
 
     // MARK: Definitions
 
-    /// Activates definitions. The copy must have applied the feed up to the position that they name; see
+    /// Activates definitions. The copy must have applied the feed up to ``UpstreamDefinitions/feed``; see
     /// ``DefinitionsFollower``.
     ///
-    /// - Parameter former: the state of the copy when the definitions were requested. They are the difference to its
-    ///   definitions.
-    /// - Returns: `false` if the copy has other definitions by now.
-    /// - Throws: ``Failure``
+    /// - Parameter former: the state of the copy when the definitions were requested. The definitions are the
+    ///   difference to this state.
+    /// - Returns: `false` if the copy has other definitions by now; nothing was written then.
+    /// - Throws: ``Failure/needsCopy(_:)`` if the definitions are of another generation; ``Failure/store(_:)`` if the
+    ///   copy cannot be written.
     func apply(_ definitions: UpstreamDefinitions, since former: EdgeState) throws(Failure) -> Bool {
         let result = state.withLock { state -> Result<Bool, Failure> in
             guard state.cursor?.epoch == definitions.feed.epoch else {
@@ -253,9 +268,31 @@ final class FeedApplier: Sendable {
     }
 }
 
+extension FeedApplier {
+    /// Reads and applies the feed until the copy has reached a position. While all users are being copied, returns at
+    /// once: until the copy is complete, lookups ask the upstream.
+    ///
+    /// - Parameter target: the position to reach; `nil` for the current end of the feed.
+    /// - Throws: ``UpstreamError`` if the upstream does not respond; ``Failure``, see ``apply(_:askedAt:)``.
+    func catchUp(to target: FeedCursor?, _ connection: UpstreamConnection, _ upstream: Upstream) throws {
+        func isBehindTarget(_ position: FeedCursor) -> Bool {
+            guard let target else { return true }
+            return target.epoch == position.epoch && target.isAfter(position)
+        }
+        while let position, isBehindTarget(position) {
+            let askedAt = DispatchTime.now().uptimeNanoseconds
+            let batch = try FeedBatch.read(
+                after: position.text, limit: FeedBatch.mostLines, wait: 0, connection, upstream)
+            try apply(batch, askedAt: askedAt)
+            // A batch that does not advance counts as the end, too. Otherwise the loop might never end.
+            if batch.isComplete || batch.end == position { return }
+        }
+    }
+}
+
 extension EdgeState {
     /// Returns the state with the upstream's identity and clock offset.
-    fileprivate func knowing(_ identity: UpstreamIdentity) -> EdgeState {
+    fileprivate func adding(_ identity: UpstreamIdentity) -> EdgeState {
         var state = self
         state.upstreamID = identity.upstreamID
         state.clockOffset = identity.clockOffset

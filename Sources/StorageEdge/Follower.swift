@@ -4,13 +4,13 @@ import JSON
 import Storage
 import StorageSQLite
 
-/// Follows the upstream's feed on a thread of its own. If the file has no position in the feed, the follower first
-/// notes the current end of the feed and copies all users. Then it requests the lines after its position, repeatedly.
+/// Follows the upstream's feed on a queue of its own.
+///
+/// If the copy has no position in the feed, the follower first notes the current end of the feed and copies all users.
+/// Then it repeatedly requests the lines after the copy's position, with long polls.
 final class Follower: Sendable {
     private let upstream: Upstream
     private let applier: FeedApplier
-    /// The maximum number of lines in a response.
-    private static let lines = 10_000
     /// The maximum number of users that one transaction stores.
     private static let users = 4_000
     /// The maximum time in seconds for which the upstream may send nothing while all users are being copied.
@@ -29,11 +29,12 @@ final class Follower: Sendable {
         queue.async { [self] in upstream.follow(step) }
     }
 
+    /// Blocks until the follower has ended, after ``Upstream/close()``.
     func wait() {
         queue.sync {}
     }
 
-    /// Advances the copy. If the copy cannot continue from its position, it is begun again.
+    /// Advances the copy. If the feed does not continue at the copy's position, makes the copy begin anew.
     ///
     /// - Returns: whether there was progress; see ``Upstream/follow(_:)``.
     private func step(_ connection: UpstreamConnection) throws -> Bool {
@@ -63,8 +64,8 @@ final class Follower: Sendable {
 
     /// Copies all users if necessary, and then applies the next lines of the feed.
     ///
-    /// - Returns: whether the copy has advanced, or the upstream has waited before it responded that there is nothing
-    ///   new.
+    /// - Returns: whether there was progress: the copy has advanced, or the upstream held the request as it was asked
+    ///   to, or it was not asked to and the copy is up to date.
     private func advance(_ connection: UpstreamConnection) throws -> Bool {
         let isNew = !applier.present.isComplete
         if try applier.beginCopy(connection, upstream) {
@@ -77,12 +78,13 @@ final class Follower: Sendable {
         let wait = upstream.isUp && applier.lag != nil ? upstream.configuration.pollSeconds : 0
         let askedAt = DispatchTime.now().uptimeNanoseconds
         let batch = try FeedBatch.read(
-            after: position.text, limit: Self.lines, wait: wait, connection, upstream)
+            after: position.text, limit: FeedBatch.mostLines, wait: wait, connection, upstream)
         try applier.apply(batch, askedAt: askedAt)
         upstream.didRespond()
         if batch.isComplete { didCatchUp() }
         let waited = DispatchTime.now().uptimeNanoseconds &- askedAt
-        return batch.end != position || waited > UInt64(Upstream.shortestWait * 1e9) || wait == 0 && batch.isComplete
+        let upstreamHeldRequest = waited > UInt64(Upstream.shortestWait * 1e9)
+        return batch.end != position || upstreamHeldRequest || (wait == 0 && batch.isComplete)
     }
 
     // MARK: All users
@@ -99,47 +101,71 @@ final class Follower: Sendable {
     /// - Parameter last: the last user that was copied; empty to begin.
     /// - Returns: the number of users.
     private func copyUsers(after last: Identifier, _ connection: UpstreamConnection) throws -> Int {
-        let writer = CopyWriter(applier)
-        var copied = 0
-        var users: [MirroredUser] = []
-        users.reserveCapacity(Self.users)
-        var failure: (any Error)?
-        var hasEnded = false
         let path = "/edge/v1/users" + (last.string.isEmpty ? "" : "?after=\(last.string.percentEncoded)")
         let request = UpstreamConnection.Request(path: path, idleSeconds: Self.idleSeconds)
-        let ended = Result { () throws(UpstreamError) in
+        var page = UserPage(upstream, CopyWriter(applier), size: Self.users)
+        var malformed: UpstreamError?
+        let received = Result { () throws(UpstreamError) in
             try connection.lines(of: request) { line in
-                do {
-                    switch try UserLine(line) {
-                    case .user(let user):
-                        copied += 1
-                        users.append(user)
-                        guard users.count == Self.users else { return true }
-                        upstream.didRespond()
-                        writer.write(users, isLast: false)
-                        users.removeAll(keepingCapacity: true)
-                    // A user whose records the upstream cannot decode is left out.
-                    case .damaged: break
-                    case .end(let last):
-                        hasEnded = true
-                        writer.write(users, isLast: last == nil)
-                    }
+                do throws(UpstreamError) {
+                    page.take(try UserLine(line))
                     return true
                 } catch {
-                    failure = error
+                    malformed = error
                     return false
                 }
             }
         }
-        try writer.finish()
-        if let failure { throw failure }
-        try ended.get()
-        guard hasEnded else { throw UpstreamError.noResponse("the copy of all users ended early") }
-        return copied
+        // Even if the response is incomplete, its users are written, so that the next request continues after them.
+        try page.writer.finish()
+        if let malformed { throw malformed }
+        try received.get()
+        guard page.hasEnded else { throw UpstreamError.noResponse("the copy of all users ended early") }
+        return page.copied
     }
 }
 
-/// Stores users on a queue of its own, while the next ones arrive.
+/// The users of one response, which are written in transactions of a fixed size.
+private struct UserPage {
+    private let upstream: Upstream
+    let writer: CopyWriter
+    /// The number of users that one transaction stores.
+    private let size: Int
+    /// The number of users so far.
+    private(set) var copied = 0
+    /// Whether the line that ends the response has arrived.
+    private(set) var hasEnded = false
+    /// The users of the next transaction.
+    private var users: [MirroredUser] = []
+
+    init(_ upstream: Upstream, _ writer: CopyWriter, size: Int) {
+        self.upstream = upstream
+        self.writer = writer
+        self.size = size
+        users.reserveCapacity(size)
+    }
+
+    /// Takes a line. Schedules a write once there are enough users, and at the end of the response.
+    mutating func take(_ line: UserLine) {
+        switch line {
+        case .user(let user):
+            copied += 1
+            users.append(user)
+            guard users.count == size else { return }
+            // A copy of many users takes long, so the contact is noted before the response has ended.
+            upstream.didRespond()
+            writer.write(users, isLast: false)
+            users.removeAll(keepingCapacity: true)
+        // A user whose records the upstream cannot decode is left out.
+        case .damaged: break
+        case .end(let last):
+            hasEnded = true
+            writer.write(users, isLast: last == nil)
+        }
+    }
+}
+
+/// Stores users on a queue of its own while the next users arrive.
 private final class CopyWriter: @unchecked Sendable {
     // Safe: the state is read only after waiting for the work on the queue that wrote it.
     private let applier: FeedApplier
@@ -179,6 +205,7 @@ extension FeedBatch {
     ///
     /// - Parameters:
     ///   - after: a ``FeedCursor/text``, or `now` for the current end of the feed.
+    ///   - limit: the maximum number of lines.
     ///   - wait: how long the upstream may wait for a line, in seconds.
     static func read(
         after: String, limit: Int, wait: Int, _ connection: UpstreamConnection, _ upstream: Upstream

@@ -1,9 +1,10 @@
 import Dispatch
 import Synchronization
 
-/// Queues of jobs for the upstream. Each lane has a thread and a connection of its own, and performs its waiting jobs
-/// in batches: while one request is under way, further jobs gather for the next. Jobs with the same key share a lane
-/// and are performed in order.
+/// Queues of jobs for the upstream, each with a thread and a connection of its own (a lane).
+///
+/// A lane performs its waiting jobs in batches, one request per batch. While a request is under way, further jobs
+/// gather for the next one. Jobs with the same key share a lane and are performed in order.
 final class Lanes<Job: Sendable>: Sendable {
     private struct State {
         var waiting: [Job] = []
@@ -25,15 +26,22 @@ final class Lanes<Job: Sendable>: Sendable {
     }
 
     private let lanes: [Lane]
+    /// The maximum number of jobs that wait in a lane.
     private let limit: Int
+    /// The maximum number of jobs in a batch, and about the maximum of their size in bytes.
     private let batch: (jobs: Int, bytes: Int)
+    /// Returns the size of a job in bytes.
     private let bytes: @Sendable (Job) -> Int
     private let perform: @Sendable ([Job], UpstreamConnection) -> Void
 
     /// - Parameters:
+    ///   - label: the prefix of the queues' labels.
+    ///   - count: the number of lanes, which is the maximum number of concurrent requests.
     ///   - limit: the maximum number of jobs that wait in a lane.
-    ///   - batch: the maximum number of jobs in a batch, and about the maximum of their size in bytes.
-    ///   - perform: called on the lane's thread.
+    ///   - batch: the maximum number of jobs in a batch, and about the maximum of their size in bytes: a batch ends
+    ///     with the job that reaches it.
+    ///   - bytes: returns the size of a job in bytes.
+    ///   - perform: performs a batch; called on the lane's thread.
     init(
         _ label: String, count: Int, limit: Int, batch: (jobs: Int, bytes: Int), _ upstream: Upstream,
         bytes: @escaping @Sendable (Job) -> Int,
@@ -52,29 +60,21 @@ final class Lanes<Job: Sendable>: Sendable {
     /// - Returns: `false` if the lane is full; the job is not performed then.
     func add(_ job: Job, key: Int) -> Bool {
         let lane = lanes[Int(UInt(bitPattern: key) % UInt(lanes.count))]
-        let (hasRoom, isFirst) = lane.state.withLock { state -> (Bool, Bool) in
+        let (hasRoom, mustSchedule) = lane.state.withLock { state -> (Bool, Bool) in
             guard state.waiting.count < limit else { return (false, false) }
             state.waiting.append(job)
-            defer { state.isScheduled = true }
-            return (true, !state.isScheduled)
+            let wasScheduled = state.isScheduled
+            state.isScheduled = true
+            return (true, !wasScheduled)
         }
-        if isFirst { schedule(lane) }
+        if mustSchedule { schedule(lane) }
         return hasRoom
     }
 
     /// Performs a batch on the lane's queue, and then further batches until no job waits.
     private func schedule(_ lane: Lane) {
         lane.queue.async { [self] in
-            let jobs = lane.state.withLock { state in
-                var count = 0
-                var size = 0
-                while count < min(batch.jobs, state.waiting.count), size < batch.bytes {
-                    size += bytes(state.waiting[count])
-                    count += 1
-                }
-                defer { state.waiting.removeFirst(count) }
-                return Array(state.waiting.prefix(count))
-            }
+            let jobs = lane.state.withLock { state in takeBatch(&state) }
             if !jobs.isEmpty { perform(jobs, lane.connection) }
             let isMoreWaiting = lane.state.withLock { state in
                 state.isScheduled = !state.waiting.isEmpty
@@ -84,7 +84,19 @@ final class Lanes<Job: Sendable>: Sendable {
         }
     }
 
-    /// Blocks until all jobs that were added are done.
+    /// Removes and returns the jobs of the next batch.
+    private func takeBatch(_ state: inout State) -> [Job] {
+        var count = 0
+        var size = 0
+        while count < min(batch.jobs, state.waiting.count), size < batch.bytes {
+            size += bytes(state.waiting[count])
+            count += 1
+        }
+        defer { state.waiting.removeFirst(count) }
+        return Array(state.waiting.prefix(count))
+    }
+
+    /// Blocks until the batches in progress are done.
     func wait() {
         for lane in lanes { lane.queue.sync {} }
     }

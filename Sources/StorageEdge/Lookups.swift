@@ -3,12 +3,13 @@ import JSON
 import Storage
 import Tracing
 
-/// Looks users up at the upstream, all waiting lookups in one request. Used while the copy is incomplete or too far
-/// behind.
+/// Looks users up at the upstream, all waiting lookups in one request. Used while the copy is incomplete or older than
+/// ``EdgeConfiguration/maxLag``.
 final class Lookups: Sendable {
     /// A lookup that waits to be sent.
     private struct Job: Sendable {
         let userID: Identifier
+        /// The span of the client request, for traces.
         let span: Span?
         let report: @Sendable (Result<MirroredUser, StorageError>) -> Void
     }
@@ -35,34 +36,36 @@ final class Lookups: Sendable {
 
     /// Looks a user up.
     ///
-    /// - Parameter report: called on any thread; with ``StorageError/unavailable(reason:)`` if the upstream is away.
+    /// - Parameter report: called on any thread; with ``StorageError/unavailable(reason:)`` if the upstream does not
+    ///   respond, and with ``StorageError/overloaded`` if too many lookups wait.
     func find(_ userID: Identifier, _ report: @escaping @Sendable (Result<MirroredUser, StorageError>) -> Void) {
         if !lanes.add(Job(userID: userID, span: Span.current, report: report), key: userID.hashValue) {
             report(.failure(.overloaded))
         }
     }
 
+    /// Blocks until the requests in progress are done.
     func wait() { lanes.wait() }
 
-    /// Looks the users of all jobs up in one request, and reports the results.
+    /// Looks up the users of all jobs in one request, and reports the results.
     private static func send(_ jobs: [Job], _ connection: UpstreamConnection, _ upstream: Upstream) {
         var found: [Identifier: Result<MirroredUser, StorageError>] = [:]
-        var failure: StorageError?
+        var missing = StorageError.unavailable(reason: "the upstream says nothing of the user")
         do throws(UpstreamError) {
+            // The upstream may have been found to be away while these jobs waited.
             guard upstream.isUp else { throw .noResponse("it was away before") }
-            found = try find(Array(Set(jobs.map(\.userID))), jobs.compactMap(\.span), connection, upstream)
+            found = try request(Array(Set(jobs.map(\.userID))), jobs.compactMap(\.span), connection, upstream)
         } catch {
             upstream.didFail(error)
-            failure = .unavailable(reason: "\(error)")
+            missing = .unavailable(reason: "\(error)")
         }
-        for job in jobs {
-            let missing: Result<MirroredUser, StorageError> = .failure(
-                failure ?? .unavailable(reason: "the upstream says nothing of the user"))
-            job.report(found[job.userID] ?? missing)
-        }
+        for job in jobs { job.report(found[job.userID] ?? .failure(missing)) }
     }
 
-    private static func find(
+    /// Requests users.
+    ///
+    /// - Returns: each user, or the damage of the upstream's records of the user.
+    private static func request(
         _ userIDs: [Identifier], _ spans: [Span], _ connection: UpstreamConnection, _ upstream: Upstream
     ) throws(UpstreamError) -> [Identifier: Result<MirroredUser, StorageError>] {
         var writer = JSONWriter(capacity: 32 * userIDs.count)

@@ -6,17 +6,22 @@ import Storage
 import StorageSQLite
 import Synchronization
 
-/// Sends the entries of the outbox to the upstream, oldest first, on a thread of its own. An entry stays in the outbox
-/// until the upstream has accepted it or refused it for good.
+/// Sends the entries of the outbox to the upstream, oldest first, on a thread of its own.
 ///
-/// If the user of an entry was erased or merged into another after the edge had accepted the entry, the upstream drops
-/// the entry or counts it for the account.
+/// An entry stays in the outbox until the upstream has accepted it or refused it for good. If the user was erased after
+/// the edge had accepted the entry, the upstream drops the entry. If the user was merged into an account since, the
+/// upstream counts the entry for the account.
+///
+/// ```
+/// append → wake → run → sendAll → sendNext: outbox.first → send → outbox.remove
+/// ```
 final class OutboxSender: Sendable {
     private let upstream: Upstream
     private let applier: FeedApplier
     private let outbox: EventOutbox
     private let queue = DispatchQueue(label: "edge-outbox", qos: .userInitiated)
     private let wakes = DispatchSemaphore(value: 0)
+    /// Whether ``wakes`` was signalled since the thread last woke.
     private let isAwake = Atomic<Bool>(false)
     /// The number of entries that the upstream has accepted.
     let sent = Counter()
@@ -24,13 +29,17 @@ final class OutboxSender: Sendable {
     let refused = Counter()
     /// The number of entries that the upstream has dropped, because their users were erased.
     let erased = Counter()
-    /// The number of exposures without a variation, of users who have no assignment at the upstream either.
+    /// The number of exposures that name no variation and whose users have no assignment at the upstream either.
     let unassigned = Counter()
-    /// The number of these exposures that are not reported to operators yet, and when they may be reported.
-    private let unreported = Mutex((count: 0, next: ContinuousClock.now))
+    /// The number of ``unassigned`` exposures since the last report to operators, and when the next report may follow.
+    private let unreported = Mutex((count: 0, nextReport: ContinuousClock.now))
+    /// The minimum time between two reports of unassigned exposures.
     private static let reportInterval = Duration.seconds(3_600)
     /// The maximum number of entries in a request.
     private static let entries = 1_000
+    /// The factor by which the time limit of a request with events exceeds ``EdgeConfiguration/timeout``, because the
+    /// upstream stores up to a thousand events before it responds.
+    private static let timeoutFactor = 5.0
     /// About the maximum size of the entries in a request, in bytes.
     private static let bytes = 512 << 10
 
@@ -49,6 +58,7 @@ final class OutboxSender: Sendable {
         if !isAwake.exchange(true, ordering: .acquiringAndReleasing) { wakes.signal() }
     }
 
+    /// Blocks until the sender has ended, after ``Upstream/close()``.
     func wait() {
         wake()
         queue.sync {}
@@ -64,15 +74,18 @@ final class OutboxSender: Sendable {
         }
     }
 
-    /// Sends entries until none waits, or until the upstream is away or the copy is not complete.
+    /// Sends entries until none waits, or until the upstream is away.
+    ///
+    /// Also ends while the copy has no position or is incomplete. Each request names the position, by which the
+    /// upstream notices that its database was replaced by an older one.
     private func sendAll(_ connection: UpstreamConnection, _ backoff: inout Backoff) {
         while !upstream.cancellation.isCancelled, upstream.isUp, applier.position != nil, applier.isComplete {
             do {
                 switch try sendNext(connection) {
                 case .nothingWaits: return
                 case .sent: backoff.reset()
-                // The request would have the same result now. A pause prevents a busy loop.
-                case .noneDone: upstream.pause(seconds: backoff.next())
+                // The same request would have the same result at once. The pause prevents a busy loop.
+                case .noneSettled: upstream.pause(seconds: backoff.next())
                 }
             } catch {
                 if let error = error as? UpstreamError { upstream.didFail(error) }
@@ -85,16 +98,16 @@ final class OutboxSender: Sendable {
         case nothingWaits
         case sent
         /// Entries wait, but the upstream has neither accepted nor refused any.
-        case noneDone
+        case noneSettled
     }
 
-    /// Sends the oldest entries, and removes those that are done from the outbox.
+    /// Sends the oldest entries. Removes the entries that the upstream has accepted or refused from the outbox.
     private func sendNext(_ connection: UpstreamConnection) throws -> Progress {
         let entries = try outbox.first(Self.entries, bytes: Self.bytes)
         guard !entries.isEmpty else { return .nothingWaits }
-        let done = try send(entries, connection)
-        guard !done.isEmpty else { return .noneDone }
-        try outbox.remove(done)
+        let settled = try send(entries, connection)
+        guard !settled.isEmpty else { return .noneSettled }
+        try outbox.remove(settled)
         return .sent
     }
 
@@ -107,7 +120,7 @@ final class OutboxSender: Sendable {
             UpstreamConnection.Request(
                 method: "POST", path: "/edge/v1/events", fields: ["Content-Type: application/json"],
                 body: Self.encode(entries, after: applier.position, applier.generation),
-                seconds: upstream.configuration.timeout * 5))
+                seconds: upstream.configuration.timeout * Self.timeoutFactor))
         let object = (try? JSONParser().parse(response.body))?.object
         guard let taken = object?["taken"]?.array, let refusals = object?["refused"]?.array else {
             throw .malformed("a response to events must name the entries that are taken and refused")
@@ -119,7 +132,7 @@ final class OutboxSender: Sendable {
         return accepted + report(refusals, of: sentNumbers)
     }
 
-    /// Counts refusals, and reports them to operators.
+    /// Counts refusals, and reports them to operators, one report for each reason.
     ///
     /// - Returns: the numbers of the refused entries.
     private func report(_ refusals: [JSONValue], of sentNumbers: Set<Int64>) -> [Int64] {
@@ -145,13 +158,13 @@ final class OutboxSender: Sendable {
         return numbers
     }
 
-    /// Reports exposures of users without an assignment, at most once an hour. Apps may send them all the time, and a
-    /// line for each would bury the log.
+    /// Reports exposures of users without an assignment, at most once an hour: apps may send such exposures all the
+    /// time, and a line for each would bury the log.
     private func reportUnassigned(_ count: Int, _ reason: String) {
         unassigned.add(count)
         let reported: Int? = unreported.withLock { state in
             state.count += count
-            guard ContinuousClock.now >= state.next else { return nil }
+            guard ContinuousClock.now >= state.nextReport else { return nil }
             defer { state = (0, ContinuousClock.now + Self.reportInterval) }
             return state.count
         }
@@ -159,8 +172,7 @@ final class OutboxSender: Sendable {
         upstream.configuration.report(.exposuresUnassigned(count: reported, reason: reason))
     }
 
-    /// Encodes the body of a request. The ``OutboxEntry`` content of an entry lacks the user's id, because a merge may
-    /// change it while the entry waits; it is added here.
+    /// Encodes the body of a request: events with the ids of their users, and last uses, which have none.
     private static func encode(
         _ entries: [EventOutbox.Entry], after position: FeedCursor?, _ generation: Int64?
     ) -> [UInt8] {
@@ -175,7 +187,7 @@ final class OutboxSender: Sendable {
             writer.beginObject()
             writer.member("entry", entry.number)
             writer.member("user_id", userID.string)
-            // The content has the members of an object, without its braces.
+            // See ``OutboxEntry`` for the content.
             writer.raw(entry.content)
             writer.endObject()
         }
@@ -190,60 +202,6 @@ final class OutboxSender: Sendable {
         }
         writer.endArray()
         writer.endObject()
-        return writer.finish()
-    }
-}
-
-/// Encodes events and last uses for the outbox, as the upstream's `/edge/v1/events` expects them.
-enum OutboxEntry {
-    /// Encodes an event.
-    ///
-    /// - Parameter acceptedAt: when the edge accepted the event, by the upstream's clock, or a little earlier.
-    /// - Returns: the members of a JSON object without braces, all but the user's id.
-    static func encode(_ event: UserEvent, acceptedAt: Instant) -> [UInt8] {
-        var writer = JSONWriter()
-        writer.member("accepted_at", acceptedAt.milliseconds)
-        switch event {
-        case .exposure(let exposure):
-            writer.member("kind", "exposure")
-            writer.member("experiment_id", exposure.experimentID.string)
-            writer.member("experiment_key", exposure.experimentKey.string)
-            // Without a variation the upstream uses the user's assignment.
-            if !exposure.variationID.string.isEmpty { writer.member("variation_id", exposure.variationID.string) }
-            writer.member("happened_at", exposure.happenedAt.milliseconds)
-            writer.member("is_chosen", exposure.isChosen)
-            writer.member("sdk_key", exposure.sdkKey)
-            writer.member("enrolls", exposure.enrollsWith != nil)
-            writer.member("payload", String(decoding: exposure.payload, as: UTF8.self))
-        case .goal(let goal):
-            writer.member("kind", "goal")
-            writer.member("goal", goal.goal.string)
-            writer.key("value")
-            writer.shortest(goal.value)
-            writer.member("happened_at", goal.happenedAt.milliseconds)
-            writer.member("received_at", goal.receivedAt.milliseconds)
-            // The id lets the upstream recognize an event that it receives twice.
-            writer.member("id", goal.senderID?.string ?? randomID())
-            writer.member("sdk_key", goal.sdkKey)
-            writer.member("payload", String(decoding: goal.payload, as: UTF8.self))
-        }
-        return writer.finish()
-    }
-
-    private static func randomID() -> String {
-        let high = UInt64.random(in: .min ... .max)
-        let low = UInt64.random(in: .min ... .max)
-        return "edge-\(String(high, radix: 36))\(String(low, radix: 36))"
-    }
-
-    /// Encodes a last use, which belongs to no user.
-    static func encode(_ use: LastUse) -> [UInt8] {
-        var writer = JSONWriter()
-        writer.member("sdk_key", use.subject.sdkKey)
-        writer.member("kind", use.subject.kind.rawValue)
-        writer.member("key", use.subject.key.string)
-        writer.member("variation", use.subject.variation.string)
-        writer.member("day", use.day)
         return writer.finish()
     }
 }

@@ -2,11 +2,11 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// The upstream as all threads of the edge see it: whether it responds, and why not.
+/// The state of the upstream, which all threads of the edge share: whether the upstream responds, and why not.
 ///
 /// A failed request (``didFail(_:)``) marks the upstream as away. From then on only the ``Follower`` and the
-/// ``DefinitionsFollower`` send requests, with pauses; all others fail at once. The next response that the follower
-/// gets (``didRespond()``) ends this state.
+/// ``DefinitionsFollower`` send requests, with pauses. All other requests fail at once, so that an absent upstream does
+/// not cost each client a time-out. The next response that the ``Follower`` gets (``didRespond()``) ends this state.
 final class Upstream: Sendable {
     let configuration: EdgeConfiguration
     let identity: UpstreamIdentity
@@ -18,12 +18,12 @@ final class Upstream: Sendable {
     private let lastContact = Atomic<UInt64>(0)
     /// When the upstream was last found to be away, in monotonic nanoseconds.
     private let lastFailure = Atomic<UInt64>(0)
-    /// A response without changes that comes faster than this many seconds is followed by a pause, to prevent a busy
-    /// loop: the upstream was asked to wait for changes, and did not.
+    /// The shortest time in seconds that counts as a long poll. If an upstream responds without changes in less time,
+    /// it does not hold requests, and a pause before the next request prevents a busy loop.
     static let shortestWait = 0.5
-    /// How long a request in progress waits for data after the upstream was found to be away, in seconds.
+    /// How long a patient request waits for data after the upstream was found to be away, in seconds.
     private static let patience = 5.0
-    /// A pipe that is readable once the edge closes.
+    /// A pipe that becomes readable when the edge closes, which ends pauses.
     private let ending: (readEnd: Int32, writeEnd: Int32)
 
     init(_ configuration: EdgeConfiguration, _ identity: UpstreamIdentity) {
@@ -40,30 +40,29 @@ final class Upstream: Sendable {
         Glibc.close(ending.writeEnd)
     }
 
-    /// Whether requests are sent. While the upstream is away, only the followers send requests, so that its absence
-    /// does not cost a timeout for each request of a client.
+    /// Whether the upstream is not marked as away, so that requests may be sent. `true` before the first request.
     var isUp: Bool { !isAway.load(ordering: .relaxed) }
 
     /// Why the upstream is away; `nil` if it is not.
     var failure: String? { isUp ? nil : reason.withLock { $0 } }
 
-    /// The seconds since the upstream last responded; `nil` if it never has.
+    /// The seconds since the upstream last responded to the follower; `nil` if it never has.
     var secondsSinceContact: Double? {
         let last = lastContact.load(ordering: .relaxed)
         guard last > 0 else { return nil }
         return Double(DispatchTime.now().uptimeNanoseconds &- last) / 1e9
     }
 
-    /// The idle timeout of a request in seconds.
+    /// Returns how long a request may receive no data, in seconds.
     ///
-    /// - Parameter wait: how long the upstream may wait before it responds, in seconds.
+    /// - Parameter wait: how long the upstream may hold the request before it responds, in seconds.
     func idleSeconds(wait: Int) -> Int { wait + max(1, Int(configuration.timeout.rounded(.up))) }
 
     func makeConnection() -> UpstreamConnection {
         UpstreamConnection(configuration, identity, cancellation)
     }
 
-    /// Creates a connection for requests that may take long. They end early if the upstream is found to be away
+    /// Creates a connection for requests that may take long. A request ends early if the upstream is found to be away
     /// meanwhile.
     func makePatientConnection() -> UpstreamConnection {
         UpstreamConnection(configuration, identity, cancellation, shouldGiveUp: shouldGiveUp)
@@ -95,8 +94,10 @@ final class Upstream: Sendable {
         configuration.report(.upstreamIsAway(reason: "\(error)"))
     }
 
-    /// Waits, but no longer than until the edge closes. It polls a pipe, because a Dispatch semaphore waits by the wall
-    /// clock: if that were set back by an hour, the pause would last an hour.
+    /// Blocks for some seconds, or until the edge closes.
+    ///
+    /// Polls a pipe: a Dispatch semaphore waits by the wall clock, and if this clock were set back by an hour, the
+    /// pause would last an hour longer.
     func pause(seconds: Double) {
         var descriptor = pollfd(fd: ending.readEnd, events: Int16(POLLIN), revents: 0)
         poll(&descriptor, 1, Int32(seconds * 1_000))
@@ -104,9 +105,9 @@ final class Upstream: Sendable {
 
     /// Repeats a step until the edge closes.
     ///
-    /// - Parameter step: returns whether it has made progress. If it has, the next step follows at once. Otherwise, and
-    ///   after an error, a pause follows, each longer than the last, so that no response of the upstream can cause a
-    ///   busy loop.
+    /// - Parameter step: returns whether it has made progress. After progress the next step follows at once. Otherwise,
+    ///   and after an error, a pause follows; each pause is longer than the one before, so that no response of the
+    ///   upstream can cause a busy loop.
     func follow(_ step: (UpstreamConnection) throws -> Bool) {
         let connection = makeConnection()
         var backoff = Backoff()
@@ -131,17 +132,34 @@ final class Upstream: Sendable {
     }
 }
 
-/// The pause before the next attempt. It grows with each attempt and is random, so that many edges do not retry at the
-/// same time.
+/// A flag that ends requests and pauses.
+final class Cancellation: Sendable {
+    private let flag = Atomic<Bool>(false)
+
+    var isCancelled: Bool { flag.load(ordering: .relaxed) }
+
+    func cancel() {
+        flag.store(true, ordering: .relaxed)
+    }
+}
+
+/// The pause before the next attempt. It doubles with each attempt, and half of it is random, so that many edges do not
+/// retry at the same time.
 struct Backoff {
-    private static let (shortest, longest) = (0.1, 2.0)
+    /// The first pause, in seconds.
+    private static let shortest = 0.1
+    /// The longest pause, in seconds.
+    private static let longest = 2.0
+    /// The longest next pause.
     private var seconds = shortest
 
+    /// Returns the next pause in seconds.
     mutating func next() -> Double {
         defer { seconds = min(seconds * 2, Self.longest) }
         return seconds * .random(in: 0.5...1)
     }
 
+    /// Makes the next pause the shortest, after a success.
     mutating func reset() {
         seconds = Self.shortest
     }

@@ -2,10 +2,11 @@ import Bucketing
 import JSON
 import Storage
 
-/// A response of `/edge/v1/definitions`: the data that all users share, and the end of the feed after it was read. The
-/// copy must have applied the feed up to this end before it activates the definitions; see ``DefinitionsFollower``.
+/// A response of `/edge/v1/definitions`: the data that all users share.
 struct UpstreamDefinitions {
     let state: ProjectState
+    /// The end of the upstream's feed after the definitions were read. The copy must have applied the feed up to this
+    /// position before it activates the definitions; see ``DefinitionsFollower``.
     let feed: FeedCursor
 
     init(_ body: [UInt8]) throws(UpstreamError) {
@@ -13,40 +14,49 @@ struct UpstreamDefinitions {
             let newest = object["newest_datafile"]?.integer,
             let feed = object["feed"]?.string.flatMap({ FeedCursor($0) })
         else { throw .malformed("definitions must have `changes`, `newest_datafile` and `feed`") }
-        let attributes: [AttributeDefinition] = try Self.elements("attributes", of: object) { element in
-            guard let number = element["number"]?.integer.flatMap({ UInt32(exactly: $0) }),
-                let name = element["name"]?.string, let text = element["definition"]?.string,
-                let document = try? JSONParser().parse(text)
-            else { return nil }
-            return AttributeDefinition(name: Identifier(name), number: number, document: document)
-        }
-        let segments: [Segment] = try Self.elements("segments", of: object) { element in
-            guard let name = element["name"]?.string, let text = element["conditions"]?.string else { return nil }
-            let conditions = Segment.conditions(stored: text)
-            return conditions.isNull ? nil : Segment(name: Identifier(name), conditions: conditions)
-        }
         state = ProjectState(
-            changes: changes,
-            projects: try Self.elements("projects", of: object) { element in
-                guard let sdkKey = element["sdk_key"]?.string, let createdAt = element["created_at"]?.instant else {
-                    return nil
-                }
-                return ProjectRecord(
-                    sdkKey: sdkKey, name: element["name"]?.string ?? "", createdAt: createdAt,
-                    isDefault: element["is_default"]?.bool ?? false)
-            },
+            changes: changes, projects: try Self.elements("projects", of: object, Self.project),
             newestDatafile: newest, datafiles: try Self.elements("datafiles", of: object, Self.datafile),
-            forcedVariations: try Self.elements("forced_variations", of: object) { element in
-                guard let sdkKey = element["sdk_key"]?.string, let userID = element["user_id"]?.string,
-                    let experimentKey = element["experiment_key"]?.string,
-                    let variationKey = element["variation_key"]?.string
-                else { return nil }
-                return ForcedVariation(
-                    sdkKey: sdkKey, userID: Identifier(userID), experimentKey: Identifier(experimentKey),
-                    variationKey: Identifier(variationKey))
-            },
-            schema: AttributeSchema(attributes: attributes, segments: segments))
+            forcedVariations: try Self.elements("forced_variations", of: object, Self.forcedVariation),
+            schema: AttributeSchema(
+                attributes: try Self.elements("attributes", of: object, Self.attribute),
+                segments: try Self.elements("segments", of: object, Self.segment)))
         self.feed = feed
+    }
+
+    // MARK: Elements. Each function returns `nil` if a member is missing or has an unexpected type.
+
+    private static func project(_ element: JSONObject) -> ProjectRecord? {
+        guard let sdkKey = element["sdk_key"]?.string, let createdAt = element["created_at"]?.instant else {
+            return nil
+        }
+        return ProjectRecord(
+            sdkKey: sdkKey, name: element["name"]?.string ?? "", createdAt: createdAt,
+            isDefault: element["is_default"]?.bool ?? false)
+    }
+
+    private static func attribute(_ element: JSONObject) -> AttributeDefinition? {
+        guard let number = element["number"]?.integer.flatMap({ UInt32(exactly: $0) }),
+            let name = element["name"]?.string, let text = element["definition"]?.string,
+            let document = try? JSONParser().parse(text)
+        else { return nil }
+        return AttributeDefinition(name: Identifier(name), number: number, document: document)
+    }
+
+    private static func segment(_ element: JSONObject) -> Segment? {
+        guard let name = element["name"]?.string, let text = element["conditions"]?.string else { return nil }
+        let conditions = Segment.conditions(stored: text)
+        return conditions.isNull ? nil : Segment(name: Identifier(name), conditions: conditions)
+    }
+
+    private static func forcedVariation(_ element: JSONObject) -> ForcedVariation? {
+        guard let sdkKey = element["sdk_key"]?.string, let userID = element["user_id"]?.string,
+            let experimentKey = element["experiment_key"]?.string,
+            let variationKey = element["variation_key"]?.string
+        else { return nil }
+        return ForcedVariation(
+            sdkKey: sdkKey, userID: Identifier(userID), experimentKey: Identifier(experimentKey),
+            variationKey: Identifier(variationKey))
     }
 
     private static func datafile(_ element: JSONObject) -> StoredDatafile? {
@@ -59,8 +69,11 @@ struct UpstreamDefinitions {
             author: element["author"]?.string ?? "")
     }
 
-    /// Decodes the body of a datafile: `content` if it is stored whole; `base` and `elements` if it is in parts, with
-    /// `removed` if these are only the difference to the datafile that the edge has.
+    /// Decodes the body of a datafile, in one of three forms:
+    ///
+    /// - `content`: the whole datafile.
+    /// - `base` and `elements`: the parts of a datafile that is stored in parts.
+    /// - `base`, `elements` and `removed`: the difference to the datafile that the edge has.
     private static func body(_ datafile: JSONObject) -> StoredDatafile.Body? {
         if let content = bytes("content", of: datafile) { return .whole(content) }
         guard let base = bytes("base", of: datafile),
@@ -87,11 +100,14 @@ struct UpstreamDefinitions {
         return DatafileParts.Name(list: Identifier(list), key: Identifier(key))
     }
 
+    /// Decodes a member in base64url.
     private static func bytes(_ member: String, of object: JSONObject) -> [UInt8]? {
         object[member]?.string.flatMap { Base64URL.decode($0.utf8) }
     }
 
-    /// Decodes a list that must be present, with a function that returns `nil` for an element that is not complete.
+    /// Decodes a list, which must be present.
+    ///
+    /// - Parameter decode: returns `nil` for an element that is not complete.
     private static func elements<Element>(
         _ name: String, of object: JSONObject, _ decode: (JSONObject) -> Element?
     ) throws(UpstreamError) -> [Element] {

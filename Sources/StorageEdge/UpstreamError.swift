@@ -1,17 +1,18 @@
 /// Why a request of an edge to its upstream has failed.
 public enum UpstreamError: Error, Sendable {
-    /// There was no complete response, and the upstream has changed nothing: nothing was sent, or the request only
-    /// reads.
+    /// There was no complete response, and the upstream has changed nothing: either nothing was sent, or the request
+    /// only reads.
     case noResponse(String)
     /// The request was sent, but there was no complete response. It is unknown whether the upstream has performed it.
     case late(String)
     /// The upstream refuses the request.
     case refused(status: Int, detail: String)
-    /// The response does not come from the store that this edge follows, but from something else at its address.
+    /// The response does not come from the store that this edge follows, but from something else at its address, such
+    /// as a proxy.
     case foreign(String)
     /// The response cannot be decoded.
     case malformed(String)
-    /// The upstream cannot decode its records of a user.
+    /// The upstream's records of a user are damaged.
     case damaged(String)
     /// The response is longer than the request allows.
     case tooLarge(limit: Int)
@@ -40,7 +41,7 @@ extension UpstreamError: CustomStringConvertible {
 }
 
 extension UpstreamError {
-    /// The name of the case without its reason, for spans.
+    /// The name of the case, or the status of a refusal, for spans.
     var kind: String {
         switch self {
         case .noResponse: "no_response"
@@ -54,10 +55,9 @@ extension UpstreamError {
         case .closing: "closing"
         }
     }
-}
 
-extension UpstreamError {
-    /// Whether the upstream counts as away, because any other request would fail as well.
+    /// Whether the upstream counts as away, because other requests would fail as well: the upstream does not respond,
+    /// refuses the edge's token, or lacks the routes for edges.
     var meansAway: Bool {
         switch self {
         case .noResponse, .late, .foreign: true

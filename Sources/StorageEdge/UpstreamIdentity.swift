@@ -14,22 +14,22 @@ import Synchronization
 final class UpstreamIdentity: Sendable {
     /// The ``StoreGeneration/storeID``; 0 until a response has named it.
     private let storeID: Atomic<Int64>
-    /// The store's time at the moment when this host was started, in milliseconds. ``now()`` adds the time since then,
-    /// which does not change when this host's clock is set.
+    /// The store's time at the moment when this host was started, in milliseconds. ``now()`` adds the time since the
+    /// start, which does not jump when this host's clock is set.
     private let origin: Atomic<Int64>
-    /// The maximum difference between ``now()`` and the store's time, in milliseconds.
+    /// The maximum difference between ``now()`` and the store's time, in milliseconds. Before the first response, the
+    /// offset comes from the last run, and a second is assumed.
     private let uncertainty = Atomic<Int64>(1_000)
-    /// Whether the clock offset is great, and was reported.
+    /// Whether the clock offset exceeds ``greatOffset``, and was reported.
     private let isFarOff = Atomic<Bool>(false)
     private let token: Mutex<String?>
     private let report: @Sendable (EdgeEvent) -> Void
-    private static let (generationField, timeField) = (
-        "\(EdgeFields.generation)".lowercased(), "\(EdgeFields.time)".lowercased()
-    )
-    /// Operators are warned of clock offsets beyond this one.
+    private static let generationField = "\(EdgeFields.generation)".lowercased()
+    private static let timeField = "\(EdgeFields.time)".lowercased()
+    /// The clock offset beyond which operators are warned.
     static let greatOffset = TimeSpan.minutes(1)
 
-    /// - Parameter state: the state in the edge's file, which has the store and the clock offset of the last run.
+    /// - Parameter state: the state in the copy's file, which has the store's id and the clock offset of the last run.
     init(_ configuration: EdgeConfiguration, _ state: EdgeState = EdgeState()) {
         token = Mutex(configuration.token)
         report = configuration.report
@@ -48,18 +48,21 @@ final class UpstreamIdentity: Sendable {
     /// How far the upstream's time is ahead of this host's clock.
     var clockOffset: TimeSpan { now() - systemWallClock() }
 
-    /// The present time of the upstream's store, by the last response, or before the first one by the edge's file.
+    /// The present time of the upstream's store, by the responses so far, or before the first one by the copy's file.
     func now() -> Instant { Instant(milliseconds: origin.load(ordering: .relaxed)) + Self.sinceStart() }
 
-    /// Returns the earliest time of the upstream at which the edge may have received an event. With the earliest time,
-    /// an event that was accepted before an erasure never seems to come after it.
+    /// Returns the earliest time of the upstream at which the edge may have received an event.
     ///
-    /// - Parameter receivedAt: in monotonic nanoseconds.
+    /// The upstream drops events that an edge has received before their user was erased. The earliest possible time
+    /// ensures that no such event is kept: it would restore an erased user. A later event may be dropped in error.
+    ///
+    /// - Parameter receivedAt: when the edge received the event, in monotonic nanoseconds.
     func earliest(of receivedAt: UInt64) -> Instant {
-        let now = DispatchTime.now().uptimeNanoseconds
-        let age = TimeSpan.milliseconds(Int64((now - min(now, receivedAt)) / 1_000_000))
-        // Two milliseconds, because both times are rounded down to milliseconds.
-        return self.now() - age - .milliseconds(uncertainty.load(ordering: .relaxed)) - .milliseconds(2)
+        let present = DispatchTime.now().uptimeNanoseconds
+        let age = TimeSpan.milliseconds(Int64((present - min(present, receivedAt)) / 1_000_000))
+        // Two milliseconds, because the age and the present time are rounded down to milliseconds.
+        let rounding = TimeSpan.milliseconds(2)
+        return now() - age - .milliseconds(uncertainty.load(ordering: .relaxed)) - rounding
     }
 
     /// The time since this host was started.
@@ -69,12 +72,12 @@ final class UpstreamIdentity: Sendable {
         return .milliseconds(Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000)
     }
 
-    /// Checks that a response comes from the store that this edge follows, and takes the store's time from it.
+    /// Checks that a response comes from the store that this edge follows, and reads the store's time from it.
     ///
     /// - Parameters:
     ///   - fields: the header fields of the response, with names in lower case.
     ///   - sentAt: when the request was sent; see ``sinceStart()``.
-    /// - Throws: ``UpstreamError/foreign(_:)``
+    /// - Throws: ``UpstreamError/foreign(_:)`` if it comes from something else.
     func check(
         _ fields: [(name: String, value: String)], status: Int, sentAt: TimeSpan
     ) throws(UpstreamError) {
@@ -104,10 +107,11 @@ final class UpstreamIdentity: Sendable {
         }
     }
 
-    /// Corrects the time by a response.
+    /// Corrects ``origin`` by the store's time in a response.
     ///
-    /// The store has read its clock at some moment between the request and the response. This gives a range for the
-    /// ``origin``. An origin within the range may be right, and stays; one outside is moved to the nearer end.
+    /// The store has read its clock at some moment between the request and the response, which gives a range for the
+    /// origin. If the present origin is within the range, it may be right and stays. Otherwise it moves to the nearer
+    /// end of the range.
     private func measure(_ time: Instant, since sentAt: TimeSpan) {
         let known = Instant(milliseconds: origin.load(ordering: .relaxed))
         let range = time - max(sentAt, Self.sinceStart())...time - sentAt
@@ -119,7 +123,8 @@ final class UpstreamIdentity: Sendable {
         }
         let offset = clockOffset
         let isFar = !(-Self.greatOffset...Self.greatOffset).contains(offset)
-        guard isFarOff.exchange(isFar, ordering: .relaxed) != isFar, isFar else { return }
+        let wasFar = isFarOff.exchange(isFar, ordering: .relaxed)
+        guard isFar, !wasFar else { return }
         report(.clockIsFarOff(seconds: (-offset).inSeconds))
     }
 }

@@ -3,13 +3,14 @@ import Dispatch
 import Storage
 import Synchronization
 
-/// A connection that listens for changes of projects by any server: every transaction that changes projects sends a
-/// notification with its commit (<https://www.postgresql.org/docs/15/sql-notify.html>).
+/// A connection that listens for changes of projects by any server. Every transaction that changes projects sends a
+/// notification when it commits (<https://www.postgresql.org/docs/15/sql-notify.html>).
 ///
-/// If the connection is lost, another one is opened after a pause.
+/// If the connection is lost, another connection is opened after a pause.
 final class ChangeListener: ProjectWatch, @unchecked Sendable {
     // Safe: mutable state is used on the executor only.
     private let configuration: PostgreSQLConfiguration
+    /// Called after notifications, and after each new connection, which may have missed some.
     private let changed: @Sendable () -> Void
     /// An executor of its own, because connecting blocks.
     private let executor = DispatchExecutor(label: "postgresql-listener")
@@ -22,7 +23,7 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
     private var watch: (any DescriptorWatch)?
     private var schedule = ReconnectSchedule()
 
-    /// The pause after the server has refused to notify, as a standby does, in nanoseconds.
+    /// The pause in nanoseconds after a server has refused to listen, as a standby does.
     private static let refusalPause = 10_000_000_000 as UInt64
 
     init(_ configuration: PostgreSQLConfiguration, _ changed: @escaping @Sendable () -> Void) {
@@ -51,7 +52,7 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
         executor.submit { [weak self] in self?.hangUp() }
     }
 
-    /// Connects and listens. After a failure tries again later.
+    /// Connects and listens. After a failure, schedules the next attempt.
     private func listen() {
         guard !isCancelled.load(ordering: .acquiring) else { return }
         do throws(PostgreSQLError) {
@@ -66,7 +67,7 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
             timeline.withLock { $0 = handle.timeline }
             schedule.succeeded()
             listens.store(true, ordering: .releasing)
-            // Something may have changed before the connection listened.
+            // Projects may have changed before the connection listened.
             changed()
         } catch {
             let now = DispatchTime.now().uptimeNanoseconds
@@ -81,8 +82,7 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
         }
     }
 
-    /// Watches the socket for input; the executor watches a duplicate, because libpq closes its own when the connection
-    /// is lost.
+    /// Watches the socket of a connection for input.
     private func watch(_ handle: Handle) throws(PostgreSQLError) -> any DescriptorWatch {
         do throws(StorageError) {
             return try executor.watch(PQsocket(handle.pointer)) { [weak self] in self?.receive() }
@@ -91,6 +91,7 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
         }
     }
 
+    /// Handles input of the socket.
     private func receive() {
         guard let handle else { return }
         guard PQconsumeInput(handle.pointer) == 1, PQstatus(handle.pointer) == CONNECTION_OK else {
@@ -100,6 +101,7 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
         if handle.takeNotifications() { changed() }
     }
 
+    /// Closes the connection.
     private func hangUp() {
         listens.store(false, ordering: .releasing)
         watch?.cancel()

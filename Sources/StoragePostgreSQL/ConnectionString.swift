@@ -1,7 +1,7 @@
 import CPostgreSQL
 
-/// A connection string of libpq (<https://www.postgresql.org/docs/15/libpq-connect.html#LIBPQ-CONNSTRING>), which libpq
-/// itself parses.
+/// A connection string of libpq (<https://www.postgresql.org/docs/15/libpq-connect.html#LIBPQ-CONNSTRING>). libpq
+/// itself parses the string.
 public struct ConnectionString: Sendable {
     private let text: String
 
@@ -9,12 +9,12 @@ public struct ConnectionString: Sendable {
         self.text = text
     }
 
-    /// Whether libpq is installed, without which there are no connections.
+    /// Whether libpq is installed, which all connections need.
     public static var isLibraryInstalled: Bool { cpostgresql_is_available() == 1 }
 
     var isWellFormed: Bool { parsed != nil }
 
-    /// Whether the string has a password. `true` for a malformed string, which may contain one.
+    /// Whether the string has a password. `true` for a malformed string, because it may contain a password.
     public var hasPassword: Bool { parsed.map { $0["password"] != nil } ?? true }
 
     /// The settings by keyword; `nil` if the string is malformed.
@@ -30,8 +30,8 @@ public struct ConnectionString: Sendable {
         return values
     }
 
-    /// Whether the string demands that connecting has no time-out (`connect_timeout=0`). Connecting to a server that
-    /// does not respond would then block until the kernel gives up.
+    /// Whether the string demands that connecting has no time-out (`connect_timeout=0`). The store overrides this,
+    /// because connecting to a server that does not respond would block until the kernel gives up.
     var waitsForever: Bool {
         guard let limit = parsed?["connect_timeout"] else { return false }
         return (Int(limit) ?? 0) <= 0
@@ -51,8 +51,10 @@ public struct ConnectionString: Sendable {
         }
     }
 
-    /// The servers to try, at least one. If there is only one, if libpq must choose the server (`prefer-standby`), or
-    /// if the string is malformed, it is a single host without settings, so that libpq uses the string as it is.
+    /// The servers to try, at least one.
+    ///
+    /// A single host without settings makes libpq use the string unchanged. The result is such a host if the string
+    /// names only one server, if libpq must choose the server (`prefer-standby`), or if the string is malformed.
     var hosts: [Host] {
         guard let values = parsed, values["target_session_attrs"] != "prefer-standby" else { return [Host()] }
         let servers = Self.servers(values)
@@ -71,8 +73,8 @@ public struct ConnectionString: Sendable {
         let addresses = list("hostaddr")
         let ports = list("port")
         return (0..<max(names.count, addresses.count)).map { index in
-            // An empty port means libpq's default. It must be set, because otherwise the list of ports would remain in
-            // effect.
+            // An empty port means libpq's default. It must be set, because otherwise the list of ports of the string
+            // would apply.
             let port = ports.count > 1 ? element(ports, index) ?? "5432" : ports.first
             return Host(name: element(names, index), address: element(addresses, index), port: port)
         }

@@ -1,18 +1,19 @@
 import Storage
 
-/// Decides whether one kind of operations, lookups or writes, counts as failing. It reads no clock: the caller passes
+/// Decides whether one kind of operations (lookups or writes) counts as failing. Reads no clock: the caller passes
 /// times in monotonic nanoseconds.
 ///
-/// One success ends a failure, unless failures and successes have been alternating for longer than ``onset``, as they
-/// do while only some connections work. Then the failure ends with the first success after ``hold`` without failures.
+/// Mostly one success ends a failure. But while only some connections work, failures and successes alternate. After
+/// they have alternated for longer than ``onset``, the failure ends only with the first success after ``hold`` without
+/// failures.
 struct Health {
     /// How long failures may alternate with successes before they count as one lasting failure, in nanoseconds.
     static let onset: UInt64 = 1_000_000_000
     /// How long no operation must fail before a lasting failure can end, in nanoseconds.
     static let hold: UInt64 = 1_500_000_000
 
-    /// After how many nanoseconds a changed reason is reported. The first reason is often only that the connection was
-    /// lost, and a later one tells why.
+    /// The minimum time in nanoseconds between two reports of one failure with different reasons. The first reason is
+    /// often only that the connection was lost, and a later reason explains why.
     static let nextReport: UInt64 = 5_000_000_000
 
     /// Why operations fail; `nil` if they work.
@@ -43,7 +44,10 @@ struct Health {
     ///
     /// - Returns: whether it ends a failure.
     mutating func succeeded(at time: UInt64) -> Bool {
-        guard failure != nil, let last, last &- first < Self.onset || time &- last > Self.hold else { return false }
+        guard failure != nil, let last else { return false }
+        let isBrief = last &- first < Self.onset
+        let isOver = time &- last > Self.hold
+        guard isBrief || isOver else { return false }
         failure = nil
         return true
     }

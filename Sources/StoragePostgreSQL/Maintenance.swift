@@ -3,31 +3,32 @@ import Chronology
 import Dispatch
 import Storage
 
-/// The background work of a server. At each tick of a timer it reads the server's clock, the size of the feed and, less
-/// often, the number of profiles. One server at a time, which has the lease, also sweeps: it deletes expired
-/// assignments, old goal events, old audit entries, values of deleted attributes and old rows of the feed, and folds
-/// tallies.
+/// The background work of a server, at each tick of a timer:
 ///
-/// Sweeps use small transactions. Readers do not depend on them.
+/// - Every server reads the database server's clock, the size of the feed and, less often, the number of profiles.
+/// - One server at a time, which has the lease, also sweeps: it deletes old data (see ``Sweep``), and folds tallies.
+///
+/// Sweeps use small transactions, which do not delay other changes. Readers do not depend on sweeps.
 final class Maintenance: @unchecked Sendable {
     // Safe: mutable state is used on the executor only.
     private let store: PostgreSQLStore
     private let executor = DispatchExecutor(label: "postgresql-maintenance", qos: .utility)
     /// The session for sweeps.
     private let session: PostgreSQLSession
-    /// The session for probes, with its own connections: a probe must wait neither for sweeps nor for a standby that a
-    /// sweep waits for.
+    /// The session for probes. It has connections of its own, because a probe must wait neither for sweeps nor for a
+    /// standby that a sweep waits for.
     private let probing: PostgreSQLSession
     private let timer: any DispatchSourceTimer
     private var isSweeping = false
     /// The number of ticks so far.
     private var ticks = 0
-    /// The number of the last row of `tallies` that the present sweep has folded. The next step begins after it, so
-    /// that it need not skip the deleted rows. The next sweep begins at 0: a row may be committed after one with a
-    /// higher number.
+    /// The number of the last row of `tallies` that the present sweep has folded. The next step begins after this row,
+    /// so that it need not skip deleted rows. The next sweep begins at 0, because a row may be committed after a row
+    /// with a higher number.
     private var lastFolded: Int64 = 0
 
-    /// The number of the last row of the feed at the previous sweep.
+    /// The number of the last row of the feed at the previous sweep. Only rows up to it are deleted; see
+    /// ``deleteFeed(at:)``.
     private var settledFeed: Int64 = 0
     /// The pass over the feed that overwrites entries of erased users; `nil` between two passes.
     private var scrubbing: FeedScrubbing?
@@ -37,8 +38,8 @@ final class Maintenance: @unchecked Sendable {
     /// The number of ticks from one count of profiles to the next.
     private static let ticksPerCount = 12
 
-    /// Takes or extends the lease of the one server that sweeps; it expires if the server stops sweeping. An advisory
-    /// lock would not do: a pooler in transaction mode would lose it.
+    /// Takes or extends the lease of the one server that sweeps. The lease expires if the server stops. Not an advisory
+    /// lock, which would be lost behind a pooler in transaction mode.
     private static let takeLease = Statement(
         "take_lease",
         """
@@ -84,7 +85,7 @@ final class Maintenance: @unchecked Sendable {
         isClosed.wait()
     }
 
-    /// Does what is due.
+    /// Reads the clock and the metrics, and sweeps if this server has the lease.
     private func tick() async {
         guard !store.isClosed else { return }
         ticks += 1
@@ -94,7 +95,7 @@ final class Maintenance: @unchecked Sendable {
         await readFeed()
         guard store.settings.deletesOld, !store.settings.isReadOnly else { return }
         let seconds = 3 * store.settings.retentionInterval + store.configuration.statementTimeout
-        // Also while a sweep runs, so that a long one keeps its lease.
+        // The lease is extended also during a sweep, so that a long sweep keeps it.
         let lease = await write([Self.takeLease(.integer(store.server), .double(seconds))])
         guard !isSweeping, let lease, lease[0].count > 0 else { return }
         isSweeping = true
@@ -105,10 +106,10 @@ final class Maintenance: @unchecked Sendable {
         isSweeping = false
     }
 
-    /// Reads the server's clock, and keeps the latest time.
+    /// Reads the database server's clock, and stores the latest time.
     private func readTime() async {
         let sentAt = ServerTime.monotonic
-        // Other queries report a failure. Meanwhile the monotonic clock goes on with the last difference.
+        // A failure is reported by other queries. Meanwhile the last measured difference stays in use.
         guard let rows = try? await session.read([ServerTime.read()]), let time = rows[0].first else { return }
         store.time.take(microseconds: time.integer(0), latest: time.instant(1), sentAt: sentAt)
         guard !store.settings.isReadOnly else { return }
@@ -124,7 +125,7 @@ final class Maintenance: @unchecked Sendable {
         metrics.rows = state.rows
         metrics.bytes = state.bytes
         metrics.oldest = rows[1].first?.instant(0)
-        store.took(metrics)
+        store.setFeedMetrics(metrics)
     }
 
     /// Counts the profiles and assignments that all servers have stored.
@@ -133,7 +134,7 @@ final class Maintenance: @unchecked Sendable {
         var percentage = ProfileCount.percentage(rows: size[0][0].double(0), isDistributed: store.isDistributed)
         while let rows = try? await session.read([ProfileCount.sample(.double(percentage))]), let row = rows[0].first {
             guard let larger = ProfileCount.largerPercentage(than: percentage, rows: row.double(2)) else {
-                return store.recounted(
+                return store.setCounts(
                     profiles: ProfileCount.scaled(row.double(0), percentage),
                     assignments: ProfileCount.scaled(row.double(1), percentage))
             }
@@ -143,41 +144,64 @@ final class Maintenance: @unchecked Sendable {
 
     // MARK: Sweeping
 
-    /// The kinds of data that a sweep deals with, in this order.
+    /// The parts of a sweep, in this order.
     private enum Sweep: CaseIterable {
-        case profiles, audit, erasures, goalEvents, attributes, tallies, feed, feedOfErased
+        /// Deletes expired assignments.
+        case profiles
+        /// Deletes old audit entries.
+        case audit
+        /// Deletes old erasures.
+        case erasures
+        /// Deletes old goal events.
+        case goalEvents
+        /// Deletes values of deleted attributes.
+        case attributes
+        /// Adds tallies to the totals of their keys.
+        case tallies
+        /// Deletes old rows of the feed.
+        case feed
+        /// Overwrites entries of erased users in the feed.
+        case feedOfErased
     }
 
-    /// Does one small transaction.
+    /// Does one step of a sweep, in one small transaction.
     ///
     /// - Returns: whether there is more to do.
     private func sweep(_ kind: Sweep) async -> Bool {
-        let settings = store.settings
         let now = store.clock.now()
-        let batch = settings.retentionBatch
         switch kind {
         case .profiles: return await deleteExpired(at: now)
-        case .audit:
-            let time = now - settings.auditRetention
-            let count = await delete(AuditRows.prune(.instant(time), .integer(batch)))
-            store.countDeleted(expiredAssignments: 0, auditEntries: count)
-            return count == batch
+        case .audit: return await deleteAuditEntries(at: now)
         case .erasures:
             _ = await delete(ErasureRows.prune(.double(ErasureRules.memory.inSeconds)))
             _ = await delete(RemovedUser.prune(before: now))
             return false
-        case .goalEvents:
-            guard let retention = settings.eventRetention else { return false }
-            let time = now - max(retention, EventRules.minimumRetention)
-            let count = await delete(EventRows.deleteOldestGoalEvents(.instant(time), .integer(batch)))
-            guard count > 0 else { return false }
-            _ = await write([SeriesRows.noteDeletedEvents(.instant(time))])
-            return count == batch
+        case .goalEvents: return await deleteGoalEvents(at: now)
         case .attributes: return await removeAttributes()
         case .tallies: return await foldTallies()
         case .feed: return await deleteFeed(at: now)
         case .feedOfErased: return await scrubFeed()
         }
+    }
+
+    // Each of the following functions does one step, and returns whether there is more to do.
+
+    private func deleteAuditEntries(at now: Instant) async -> Bool {
+        let batch = store.settings.retentionBatch
+        let time = now - store.settings.auditRetention
+        let count = await delete(AuditRows.prune(.instant(time), .integer(batch)))
+        store.countDeleted(expiredAssignments: 0, auditEntries: count)
+        return count == batch
+    }
+
+    private func deleteGoalEvents(at now: Instant) async -> Bool {
+        guard let retention = store.settings.eventRetention else { return false }
+        let batch = store.settings.retentionBatch
+        let time = now - max(retention, EventRules.minimumRetention)
+        let count = await delete(EventRows.deleteOldestGoalEvents(.instant(time), .integer(batch)))
+        guard count > 0 else { return false }
+        _ = await write([SeriesRows.noteDeletedEvents(.instant(time))])
+        return count == batch
     }
 
     /// Runs a statement that deletes rows and returns one row for each.
@@ -204,7 +228,7 @@ final class Maintenance: @unchecked Sendable {
         return await settled { done in session.submit(PendingChange(kind, steps) { done($0 == nil) }) }
     }
 
-    /// Deletes expired assignments, and rows of users that have become empty.
+    /// Deletes expired assignments, and rows of users about whom nothing is stored any more.
     private func deleteExpired(at now: Instant) async -> Bool {
         let batch = store.settings.retentionBatch
         guard let rows = try? await session.read([UserRows.expired(.instant(now), .integer(batch))]) else {
@@ -227,13 +251,15 @@ final class Maintenance: @unchecked Sendable {
         let isStored = await submit(.profile, steps)
         if isStored { store.countDeleted(expiredAssignments: removed.values.reduce(0, +), auditEntries: 0) }
         let hasAdvanced = await deleteEmptyRows(of: found.filter(\.isEmpty).map(\.userID))
-        return (isStored && !removed.isEmpty || hasAdvanced) && found.count == batch
+        // If nothing has changed, the next step would find the same rows again.
+        let hasChanged = (isStored && !removed.isEmpty) || hasAdvanced
+        return hasChanged && found.count == batch
     }
 
-    /// Deletes the rows of users about whom nothing is stored any more. Removes the mark of the other rows, so that the
-    /// next sweep does not find them.
+    /// Deletes the rows of those users about whom nothing is stored any more. Removes the mark
+    /// ``ProfileRecord/maybeEmpty`` from the other rows, so that the next sweep does not find them.
     ///
-    /// - Returns: whether all of the rows were dealt with.
+    /// - Returns: whether all rows were deleted or lost their mark.
     private func deleteEmptyRows(of users: [Identifier]) async -> Bool {
         guard !users.isEmpty else { return false }
         let forcedVariations = SQLQuery.each(UserRecords.PartRows.forcedVariations.rows, of: users)
@@ -253,8 +279,8 @@ final class Maintenance: @unchecked Sendable {
         return results != nil
     }
 
-    /// Deletes values of attributes that were removed from the schema. Each step records its progress, so that another
-    /// server can continue.
+    /// Deletes users' values of an attribute that was deleted from the schema. Each step records its progress, so that
+    /// another server can continue.
     private func removeAttributes() async -> Bool {
         guard let removals = try? await session.read([AttributeRows.removals()]), let removal = removals[0].first else {
             return false
@@ -303,7 +329,7 @@ final class Maintenance: @unchecked Sendable {
         }
     }
 
-    /// Adds tallies to the totals of their keys, the oldest first; see ``TallyRow``.
+    /// Adds the oldest tallies to the totals of their keys; see ``TallyRow``.
     private func foldTallies() async -> Bool {
         var last = lastFolded
         var isFull = false
@@ -322,8 +348,8 @@ final class Maintenance: @unchecked Sendable {
 
     // MARK: The feed
 
-    /// Deletes the feed's rows whose time is over. Rows that are newer than the previous sweep are left alone: a
-    /// transaction with a lower number may still be open.
+    /// Deletes the rows of the feed that are older than the feed is kept. Rows that are newer than the previous sweep
+    /// stay, because a transaction with a lower number may still be open.
     private func deleteFeed(at now: Instant) async -> Bool {
         let mode = store.settings.feed
         let batch = store.settings.retentionBatch

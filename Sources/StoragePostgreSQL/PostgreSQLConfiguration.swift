@@ -7,10 +7,10 @@ public struct PostgreSQLConfiguration: Sendable {
     public var url: String
     public var settings: StoreSettings
     /// Whether connections go through a pooler in transaction mode, such as PgBouncer. Then statements are not prepared
-    /// by name, and sessions have no settings. A pooler that is not configured here is noticed; see
+    /// by name, and sessions have no settings. A pooler that is not configured here is detected; see
     /// ``PoolerDetection``.
     public var isPooled = false
-    /// Whether a pooler was noticed; shared by the copies of a configuration.
+    /// Detects a pooler; shared by the copies of a configuration.
     let pooler = PoolerDetection()
     /// The state of the servers; shared by the copies of a configuration.
     let cluster = Cluster()
@@ -19,8 +19,8 @@ public struct PostgreSQLConfiguration: Sendable {
     public var connectionsPerSession = 2
     /// How long the database may take for a request before the request fails, in seconds.
     public var statementTimeout = 10.0
-    /// How long the rows of a transaction of many changes may be locked by others, in seconds. Then a change that still
-    /// waits for a lock gets a transaction of its own.
+    /// How long a transaction of many changes waits for a lock, in seconds. After that, the changes of users with
+    /// locked rows get transactions of their own.
     var lockPatience: Double { min(0.25, statementTimeout / 4) }
     /// The interval at which the servers of ``url`` are asked for their roles, in seconds; see ``ClusterWatch``.
     var watchInterval = 1.0
@@ -30,10 +30,10 @@ public struct PostgreSQLConfiguration: Sendable {
     public var report: @Sendable (_ failure: String?) -> Void = { _ in }
     /// Called on any thread when lookups begin to fail, with the reason, and with `nil` when they succeed again.
     public var reportReads: @Sendable (_ failure: String?) -> Void = { _ in }
-    /// Called on any thread, once, when a pooler is noticed although ``isPooled`` is `false`.
+    /// Called on any thread, once, when a pooler is detected although ``isPooled`` is `false`.
     public var reportPooler: @Sendable () -> Void = {}
 
-    /// Returns a time-out as PostgreSQL takes it: at least 1, because 0 would mean none.
+    /// Returns a time-out in milliseconds, as PostgreSQL takes it: at least 1, because 0 would mean no time-out.
     static func milliseconds(_ seconds: Double) -> Int { Int(max(1, min(seconds * 1_000, 2e9))) }
 
     /// Whether connections go through a pooler, as far as is known.
@@ -45,11 +45,11 @@ public struct PostgreSQLConfiguration: Sendable {
     }
 }
 
-/// Notices a pooler that nobody configured. Clients of a pooler share the sessions of the server, so that prepared
-/// statements of one client appear in or vanish from the session of another.
+/// Detects a pooler that nobody configured. The clients of a pooler share the sessions of the server, so the prepared
+/// statements of one client may appear in, or vanish from, the session of another.
 ///
-/// A pooler in transaction mode tells its clients another process id than that of the backend that serves them; see
-/// ``Handle/inspect(_:within:)``. A pooler that hides the difference is noticed at the first error of a prepared
+/// A pooler in transaction mode gives its clients another process id than that of the backend that serves them; see
+/// ``Handle/inspect(_:within:)``. A pooler that hides the difference is detected at the first error of a prepared
 /// statement.
 final class PoolerDetection: Sendable {
     private let found = Atomic<Bool>(false)
@@ -58,12 +58,12 @@ final class PoolerDetection: Sendable {
 
     /// Notes that there is a pooler.
     ///
-    /// - Returns: whether it had not been noticed before.
+    /// - Returns: whether the pooler had not been detected before.
     func didFind() -> Bool {
         !found.exchange(true, ordering: .relaxed)
     }
 
-    /// SQLSTATE of a prepared statement that exists already, and of one that does not exist.
+    /// The SQLSTATEs of a prepared statement that exists already, and of a prepared statement that does not exist.
     static let states = ["42P05", "26000"]
 }
 

@@ -2,9 +2,16 @@ import Bucketing
 import Dispatch
 import Storage
 
-/// Waiting changes become transactions as soon as a connection is free: as many changes as can be combined in each.
+/// Turns waiting changes into transactions as soon as a connection is free. A transaction combines as many changes as
+/// possible.
+///
+/// ```
+/// submit → waiting → takeChanges → OptimisticTransaction     on a free writer
+///            ↓ if rows of the user are locked
+///          blocked → OptimisticTransaction, one at a time    on the blocked writer, which waits for the lock
+/// ```
 extension PostgreSQLSession {
-    /// The maximum memory of the changes in one transaction, estimated; a single one may exceed it.
+    /// The estimated memory of the changes in one transaction, in bytes. A single change may exceed it.
     private static let batchBytes = 4 << 20
 
     func submit(_ change: PendingChange) {
@@ -21,16 +28,16 @@ extension PostgreSQLSession {
         if !isInBatch { startTransactions() }
     }
 
-    /// Counts changes that want to wait.
+    /// Reserves room in the queue for changes. They must be released by ``complete(_:_:)-(PendingChange,_)`` later.
     ///
-    /// - Returns: why they are refused; `nil` if they may wait.
+    /// - Returns: why the changes are refused; `nil` if they may wait.
     private func admit(_ count: Int, _ bytes: Int, since time: UInt64) -> StorageError? {
         guard !isClosed else { return .closed }
         let settings = store.settings
-        guard waitingChanges < settings.waitingChanges, waitingBytes < settings.waitingBytes,
-            Double(time &- (oldestChange ?? time)) <= settings.waitingSeconds * 1e9
-        else {
-            store.refused(count)
+        let hasRoom = waitingChanges < settings.waitingChanges && waitingBytes < settings.waitingBytes
+        let longestWait = Double(time &- (oldestChange ?? time)) / 1e9
+        guard hasRoom, longestWait <= settings.waitingSeconds else {
+            store.countRefusedChanges(count)
             return .overloaded
         }
         if let refusal = store.admit(count, bytes) { return refusal }
@@ -40,7 +47,7 @@ extension PostgreSQLSession {
         return nil
     }
 
-    /// When the oldest waiting change was submitted.
+    /// When the oldest waiting change was submitted, in monotonic nanoseconds.
     private var oldestChange: UInt64? {
         switch waiting.first {
         case .change(let change): change.submittedAt
@@ -51,77 +58,77 @@ extension PostgreSQLSession {
 
     /// Completes a change, and releases its room in the queue.
     func complete(_ change: PendingChange, _ failure: StorageError?) {
-        settled(change.count, change.bytes)
+        release(change.count, change.bytes)
         change.complete(failure)
     }
 
     func complete(_ change: ProjectChange, _ failure: StorageError?) {
-        settled(1, change.bytes)
+        release(1, change.bytes)
         change.complete(failure)
     }
 
-    private func settled(_ count: Int, _ bytes: Int) {
+    private func release(_ count: Int, _ bytes: Int) {
         waitingChanges -= count
         waitingBytes -= bytes
-        store.settled(count, bytes)
+        store.release(count, bytes)
     }
 
     /// Starts transactions while connections are free. A transaction that fails at once frees its connection for the
     /// next.
     func startTransactions() {
-        startLane()
+        startBlocked()
         setAsideBlocked()
         while !changesProject, let first = waiting.first {
             switch first {
             case .project(let change):
+                // A change of projects is the only transaction of the session.
                 guard !writers.contains(where: \.isBusy) else { return }
                 waiting.removeFirst()
-                let writer = writers[0]
-                changesProject = true
-                writer.isBusy = true
-                ProjectTransaction(change, in: self, on: writer.connection) { [self] in
-                    changesProject = false
-                    writer.isBusy = false
-                }.start()
+                start(change, on: writers[0])
             case .change:
                 guard let writer = writers.first(where: { !$0.isBusy }) else { return }
                 let changes = takeChanges()
                 guard !changes.isEmpty else { return }
-                writer.isBusy = true
-                if writers.count > 1 { writer.users = Set(changes.flatMap { $0.steps.map(\.userID) }) }
-                OptimisticTransaction(changes, in: self, on: writer.connection) { [self] unsettled in
-                    waiting.insert(contentsOf: unsettled.map { .change($0) }, at: 0)
-                    writer.isBusy = false
-                    writer.users = []
-                    coalescer.begin()
-                }.start()
+                start(changes, on: writer)
             }
         }
     }
 
-    /// Takes the changes of the next transaction, in order: as many as can be combined, but none from the first change
-    /// of a user on whom a transaction is in progress.
+    private func start(_ change: ProjectChange, on writer: Writer) {
+        changesProject = true
+        writer.isBusy = true
+        ProjectTransaction(change, in: self, on: writer.connection) { [self] in
+            changesProject = false
+            writer.isBusy = false
+        }.start()
+    }
+
+    private func start(_ changes: [PendingChange], on writer: Writer) {
+        writer.isBusy = true
+        if writers.count > 1 { writer.users = Set(changes.flatMap { $0.steps.map(\.userID) }) }
+        OptimisticTransaction(changes, in: self, on: writer.connection) { [self] retried in
+            waiting.insert(contentsOf: retried.map { .change($0) }, at: 0)
+            writer.isBusy = false
+            writer.users = []
+            coalescer.begin()
+        }.start()
+    }
+
+    /// Takes the changes of the next transaction: the first waiting changes, as many as can be combined. Ends before
+    /// the first change of a user on whom a transaction is in progress, so that the changes of a user stay in order.
     private func takeChanges() -> [PendingChange] {
         var changes: [PendingChange] = []
         var steps = 0
         var bytes = 0
         let busy = writers.filter(\.isBusy)
         for next in waiting {
-            guard case .change(let change) = next else { break }
-            if !busy.isEmpty, change.steps.contains(where: { step in busy.contains { $0.users.contains(step.userID) } })
-            {
-                break
+            guard case .change(let change) = next, !change.concernsUsers(of: busy) else { break }
+            if let first = changes.first {
+                let fits =
+                    steps + change.steps.count <= store.configuration.batchLimit
+                    && bytes + change.bytes <= Self.batchBytes
+                guard fits, first.canShareTransaction(with: change) else { break }
             }
-            guard let first = changes.first else {
-                changes.append(change)
-                steps = change.steps.count
-                bytes = change.bytes
-                continue
-            }
-            guard !first.isAlone, !change.isAlone, first.node == change.node,
-                (first.kind == .records) == (change.kind == .records),
-                steps + change.steps.count <= store.configuration.batchLimit, bytes + change.bytes <= Self.batchBytes
-            else { break }
             changes.append(change)
             steps += change.steps.count
             bytes += change.bytes
@@ -132,38 +139,42 @@ extension PostgreSQLSession {
 
     // MARK: Rows that others have locked
 
-    /// Takes over changes of users whose rows somebody else has locked. They wait for the locks, while other changes go
-    /// on.
+    /// Adds changes of users whose rows somebody else has locked to the blocked changes. They wait for the locks, while
+    /// other changes are written.
     func block(_ changes: [PendingChange]) {
         blocked += changes
-        startLane()
+        startBlocked()
     }
 
-    /// Gives the first blocked change a transaction of its own, which waits for the lock.
-    private func startLane() {
-        while !(lane?.isBusy ?? false) {
+    /// Starts the first blocked change in a transaction of its own, which waits for the lock. Closes the connection for
+    /// blocked changes once none is left.
+    private func startBlocked() {
+        // A transaction that fails at once leaves the writer free.
+        while !(blockedWriter?.isBusy ?? false) {
             guard let first = blocked.first else {
-                lane?.connection.close()
-                return lane = nil
+                blockedWriter?.connection.close()
+                return blockedWriter = nil
             }
             blocked.removeFirst()
-            let lane = lane ?? Writer(makeConnection(lockTimeout: store.configuration.statementTimeout))
-            self.lane = lane
-            lane.isBusy = true
-            lane.users = Set(first.steps.map(\.userID))
-            OptimisticTransaction([first], in: self, on: lane.connection, waitsForLocks: true) { [self] unsettled in
-                blocked.insert(contentsOf: unsettled, at: 0)
-                lane.isBusy = false
-                lane.users = []
+            let writer = blockedWriter ?? Writer(makeConnection(lockTimeout: store.configuration.statementTimeout))
+            blockedWriter = writer
+            writer.isBusy = true
+            writer.users = Set(first.steps.map(\.userID))
+            OptimisticTransaction([first], in: self, on: writer.connection, waitsForLocks: true) { [self] retried in
+                blocked.insert(contentsOf: retried, at: 0)
+                writer.isBusy = false
+                writer.users = []
             }.start()
         }
     }
 
-    /// Moves waiting changes to the blocked ones if an earlier change of the same user is blocked, so that the changes
-    /// of a user stay in order.
+    /// Moves waiting changes to the blocked changes if an earlier change of the same user is blocked, so that the
+    /// changes of a user stay in order.
     private func setAsideBlocked() {
-        guard let lane, lane.isBusy || !blocked.isEmpty else { return }
-        var users = blocked.reduce(into: lane.users) { users, change in users.formUnion(change.steps.map(\.userID)) }
+        guard let blockedWriter, blockedWriter.isBusy || !blocked.isEmpty else { return }
+        var users = blocked.reduce(into: blockedWriter.users) { users, change in
+            users.formUnion(change.steps.map(\.userID))
+        }
         waiting.removeAll { next in
             guard case .change(let change) = next, change.steps.contains(where: { users.contains($0.userID) }) else {
                 return false
@@ -172,5 +183,20 @@ extension PostgreSQLSession {
             blocked.append(change)
             return true
         }
+    }
+}
+
+extension PendingChange {
+    /// Whether the change concerns a user on whom one of the writers has a transaction in progress.
+    fileprivate func concernsUsers(of writers: [PostgreSQLSession.Writer]) -> Bool {
+        !writers.isEmpty && steps.contains { step in writers.contains { $0.users.contains(step.userID) } }
+    }
+
+    /// Whether the change may be made in the same transaction as another one.
+    fileprivate func canShareTransaction(with other: PendingChange) -> Bool {
+        // A transaction of changes of profiles and attributes is divisible: a conflict of one user does not affect the
+        // others. A change of other records would make it indivisible.
+        let areEquallyDivisible = (kind == .records) == (other.kind == .records)
+        return !needsOwnTransaction && !other.needsOwnTransaction && node == other.node && areEquallyDivisible
     }
 }

@@ -2,11 +2,12 @@ import Bucketing
 import Dispatch
 import Storage
 
-/// The lookups of a batch become one query; lookups that arrive before its result become the next one.
+/// Sends the lookups of a batch as one query for profiles and one for attributes. Lookups that arrive before the result
+/// go into the next queries.
 extension PostgreSQLSession {
     /// The maximum number of lookups that wait.
     private static let lookupLimit = 65_536
-    /// The maximum number of lookups of one query.
+    /// The maximum number of lookups in one query.
     private static let lookupsPerQuery = 4_096
 
     /// Why a lookup is refused; `nil` if it may wait.
@@ -35,12 +36,13 @@ extension PostgreSQLSession {
     /// whole query fail, with the lookups of other users.
     private static func mayBeStored(_ userID: Identifier) -> Bool { !userID.string.utf8.contains(0) }
 
+    /// Notes that a lookup will wait.
     private func noteLookup() {
         if profileLookups.isEmpty, attributeLookups.isEmpty { lookupsSince = now }
         untilDone = self
     }
 
-    /// Sends the lookups that wait as one query for profiles and one for attributes.
+    /// Sends the lookups that wait, unless others are in progress.
     func sendLookups() {
         guard !isLookingUp, !profileLookups.isEmpty || !attributeLookups.isEmpty else { return }
         isLookingUp = true
@@ -49,26 +51,27 @@ extension PostgreSQLSession {
         profileLookups.removeFirst(profiles.count)
         attributeLookups.removeFirst(attributes.count)
         let since = lookupsSince
-        lookUp(profiles, attributes, by: deadline(since: since)) { [self] error in
+        runQuery(for: profiles, attributes, by: deadline(since: since)) { [self] error in
             isLookingUp = false
             coalescer.begin()
-            store.looked(up: profiles.count + attributes.count, nanoseconds: now &- since)
+            store.countLookups(profiles.count + attributes.count, nanoseconds: now &- since)
             guard let error else { return }
             if store.isDistributed, error.mayConcernOneNode, profiles.count + attributes.count > 1 {
-                divide(profiles, attributes, by: deadline(since: since))
+                sendByNode(profiles, attributes, by: deadline(since: since))
             } else {
-                fail(profiles, attributes, error)
+                failLookups(profiles, attributes, error)
             }
         }
     }
 
+    /// Users to look up, each with its completion.
     private typealias Lookups<Record> = [(userID: Identifier, completion: Completion<Record?>)]
 
-    /// Runs the query of some lookups.
+    /// Runs the queries of lookups, and calls the completions of the lookups if that succeeds.
     ///
-    /// - Parameter done: called with `nil` before the completions of the lookups, or with an error instead of them.
-    private func lookUp(
-        _ profiles: Lookups<ProfileRecord>, _ attributes: Lookups<AttributeRecord>, by deadline: UInt64,
+    /// - Parameter done: called with `nil` before these completions, or with the error of the queries instead of them.
+    private func runQuery(
+        for profiles: Lookups<ProfileRecord>, _ attributes: Lookups<AttributeRecord>, by deadline: UInt64,
         done: @escaping (PostgreSQLError?) -> Void
     ) {
         var queries: [SQLQuery] = []
@@ -95,10 +98,10 @@ extension PostgreSQLSession {
         }
     }
 
-    /// Fails lookups.
+    /// Completes lookups with an error, and counts them.
     ///
     /// - Parameter isOneNode: whether the cause concerns only one node of a distributed database.
-    private func fail(
+    private func failLookups(
         _ profiles: Lookups<ProfileRecord>, _ attributes: Lookups<AttributeRecord>, _ error: PostgreSQLError,
         isOneNode: Bool = false
     ) {
@@ -108,9 +111,9 @@ extension PostgreSQLSession {
         for lookup in attributes { lookup.completion(.failure(failure)) }
     }
 
-    /// Sends lookups that failed together again, as one query for each node of a distributed database, so that an
-    /// unreachable node fails only its own users.
-    private func divide(
+    /// Sends lookups again that have failed together, with separate queries for each node of a distributed database, so
+    /// that an unreachable node fails only its own users.
+    private func sendByNode(
         _ profiles: Lookups<ProfileRecord>, _ attributes: Lookups<AttributeRecord>, by deadline: UInt64
     ) {
         let users = Set(profiles.map(\.userID)).union(attributes.map(\.userID))
@@ -121,26 +124,26 @@ extension PostgreSQLSession {
                 for node in Set(nodes.values) {
                     let profilesOfNode = profiles.filter { nodes[$0.userID] == node }
                     let attributesOfNode = attributes.filter { nodes[$0.userID] == node }
-                    lookUp(profilesOfNode, attributesOfNode, by: deadline) { [self] error in
+                    runQuery(for: profilesOfNode, attributesOfNode, by: deadline) { [self] error in
                         guard let error else { return }
-                        fail(profilesOfNode, attributesOfNode, error, isOneNode: error.mayConcernOneNode)
+                        failLookups(profilesOfNode, attributesOfNode, error, isOneNode: error.mayConcernOneNode)
                     }
                 }
-            case .failure(let error): fail(profiles, attributes, error)
+            case .failure(let error): failLookups(profiles, attributes, error)
             }
         }
     }
 
-    /// Completes lookups with the rows of their query, which are in any order, and only of users whom the database has.
+    /// Completes lookups with the rows of their query. The rows are in any order; a user without a row has no record.
     private static func complete<Record>(
-        _ lookups: [(userID: Identifier, completion: Completion<Record?>)], _ rows: Rows,
+        _ lookups: Lookups<Record>, _ rows: Rows,
         _ decode: ([UInt8], Identifier) throws(StorageError) -> Record?
     ) {
-        var places: [Identifier: Int] = [:]
-        places.reserveCapacity(rows.count)
-        for (place, row) in rows.enumerated() { places[row.identifier(0)] = place }
+        var indices: [Identifier: Int] = [:]
+        indices.reserveCapacity(rows.count)
+        for (index, row) in rows.enumerated() { indices[row.identifier(0)] = index }
         for lookup in lookups {
-            guard let place = places[lookup.userID], let bytes = rows[place].optionalBytes(1) else {
+            guard let index = indices[lookup.userID], let bytes = rows[index].optionalBytes(1) else {
                 lookup.completion(.success(nil))
                 continue
             }

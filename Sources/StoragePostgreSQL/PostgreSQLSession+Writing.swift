@@ -21,11 +21,11 @@ extension PostgreSQLSession {
     ) {
         submit(
             changes, changes.allSatisfy(\.concernsProfileOnly) ? .profile : .records, bytes: \.waitingBytes,
-            { step($0, by: author, $1) }, completion)
+            { change, outcome in step(change, by: author, outcome) }, completion)
     }
 
-    /// Returns the step that applies a change of a profile and stores its result in `outcome`. It fails without effect
-    /// if an assignment was decided with a datafile that is no longer the newest.
+    /// Returns the step that applies a change of a profile, and stores its result in `outcome`. The step refuses an
+    /// assignment that was decided with a datafile that is no longer the newest.
     private func step(
         _ change: ProfileChange, by author: Author?, _ outcome: Outcome<ProfileChangeResult>
     ) -> ChangeStep {
@@ -33,28 +33,15 @@ extension PostgreSQLSession {
         return ChangeStep(change.userID) { transaction in
             var anonymous: ProfileRecord?
             if case .assign(_, let version, let anonymousID) = change.operation {
-                // Asks for everything before it returns, so that all is read at once.
-                let newest = transaction.newestDatafile()
-                let other = anonymousID.flatMap { transaction.user($0) }
-                guard let newest, anonymousID == nil || other != nil, transaction.user(change.userID) != nil else {
-                    _ = transaction.user(change.userID)
-                    return false
-                }
-                guard newest == version else {
-                    outcome.result = .failure(.staleDatafile)
+                do throws(StorageError) {
+                    guard let basis = try Self.basis(of: change.userID, version, anonymousID, in: transaction) else {
+                        return false
+                    }
+                    anonymous = basis.anonymous
+                } catch {
+                    outcome.result = .failure(error)
                     transaction.refused()
                     return true
-                }
-                transaction.expectNewestDatafile(version)
-                if let other {
-                    do throws(StorageError) {
-                        anonymous = try other.profile.get()
-                    } catch {
-                        outcome.result = .failure(error)
-                        transaction.refused()
-                        return true
-                    }
-                    transaction.keep(other)
                 }
             }
             guard
@@ -65,6 +52,37 @@ extension PostgreSQLSession {
             outcome.result = result
             return true
         }
+    }
+
+    /// The data besides the user's profile that an assignment depends on.
+    private struct AssignmentBasis {
+        /// The profile of the anonymous user who has logged in as the user; `nil` if there is none.
+        var anonymous: ProfileRecord?
+    }
+
+    /// Returns the data that an assignment depends on, and makes the commit fail if this data changes before.
+    ///
+    /// - Parameters:
+    ///   - version: the version of the datafile with which the assignment was decided.
+    ///   - anonymousID: the anonymous user whose assignments are taken over; `nil` for none.
+    /// - Returns: `nil` if something has to be read first.
+    /// - Throws: `StorageError.staleDatafile` if the datafile is not the newest; `StorageError.damaged` if the
+    ///   anonymous user's profile is damaged.
+    private static func basis(
+        of userID: Identifier, _ version: Int64, _ anonymousID: Identifier?, in transaction: OptimisticTransaction
+    ) throws(StorageError) -> AssignmentBasis? {
+        // Asks for all data before it returns, so that all of it is read at once.
+        let newest = transaction.newestDatafile()
+        let anonymousUser = anonymousID.flatMap { transaction.user($0) }
+        let user = transaction.user(userID)
+        let lacksAnonymousUser = anonymousID != nil && anonymousUser == nil
+        guard let newest, user != nil, !lacksAnonymousUser else { return nil }
+        guard newest == version else { throw .staleDatafile }
+        transaction.expectNewestDatafile(version)
+        guard let anonymousUser else { return AssignmentBasis() }
+        let profile = try anonymousUser.profile.get()
+        transaction.keep(anonymousUser)
+        return AssignmentBasis(anonymous: profile)
     }
 
     /// Applies a change that concerns only the profile.
@@ -102,7 +120,11 @@ extension PostgreSQLSession {
         }
     }
 
-    /// Returns the step that stores an event, unless the user was erased after the event was received.
+    /// Returns the step that stores an event.
+    ///
+    /// If another server has erased the user after the event was received, the event is dropped. The outcome is the
+    /// same as if the event had been stored first and then erased with the user, so that the sender does not send it
+    /// again.
     private static func step(_ received: ReceivedEvent, _ outcome: Outcome<EventOutcome>) -> ChangeStep {
         ChangeStep(received.event.userID) { transaction in
             let wasErased = transaction.wasErased(received.event.userID, since: received.receivedAt)
@@ -131,13 +153,17 @@ extension PostgreSQLSession {
             },
             // A change of two users moves rows in the database, which the rules of other changes in the same
             // transaction would not see.
-            isAlone: changes.contains { $0.userIDs.count > 1 }, completion)
+            needsOwnTransaction: changes.contains { $0.userIDs.count > 1 }, completion)
     }
 
     /// Submits changes as the steps of one ``PendingChange``.
+    ///
+    /// - Parameters:
+    ///   - step: returns the step that applies a change and sets its outcome.
+    ///   - needsOwnTransaction: see ``PendingChange/needsOwnTransaction``.
     private func submit<Change, Value>(
         _ changes: [Change], _ kind: PendingChange.Kind, bytes: (Change) -> Int,
-        _ step: (Change, Outcome<Value>) -> ChangeStep, isAlone: Bool = false,
+        _ step: (Change, Outcome<Value>) -> ChangeStep, needsOwnTransaction: Bool = false,
         _ completion: @escaping ([Result<Value, StorageError>]) -> Void
     ) {
         guard !changes.isEmpty else { return completion([]) }
@@ -147,11 +173,11 @@ extension PostgreSQLSession {
         ) { failure in
             completion(outcomes.map { $0.result(unless: failure) })
         }
-        pending.isAlone = isAlone
+        pending.needsOwnTransaction = needsOwnTransaction
         submit(pending)
     }
 
-    // MARK: What all users share
+    // MARK: Changes of data that all users share
 
     func write<Value>(_ change: SharedChange<Value>, _ completion: @escaping Completion<Value>) {
         let outcome = Outcome<Value>()
@@ -164,7 +190,7 @@ extension PostgreSQLSession {
                 for (reading, rows) in zip(locks + reads, results) {
                     for row in rows { reading.take(row, &records) }
                 }
-                // Taken after the lock: changes that it waited for have earlier times.
+                // Read under the lock, so that changes for which the lock has waited have earlier times.
                 let now = clock.now()
                 outcome.result = Result { () throws(StorageError) in
                     try change.rule(&records, RuleContext(settings.rules, at: now))

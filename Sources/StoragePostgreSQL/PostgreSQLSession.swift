@@ -4,9 +4,12 @@ import Storage
 
 /// The session of one executor with a ``PostgreSQLStore``, with its own connections.
 ///
-/// Lookups and changes are collected during a batch of the executor, and sent at its end. Waiting lookups become one
-/// query (`PostgreSQLSession+Lookups.swift`), waiting changes one transaction (`PostgreSQLSession+Changes.swift`, and
-/// ``OptimisticTransaction``). What arrives during an exchange waits for the next one.
+/// Lookups and changes are collected during a batch of the executor, and sent at the end of the batch. Lookups and
+/// changes that arrive during an exchange with the database wait for the next exchange.
+///
+/// - `PostgreSQLSession+Lookups.swift`: waiting lookups become one query.
+/// - `PostgreSQLSession+Writing.swift`: changes of the store's interface become ``PendingChange``s.
+/// - `PostgreSQLSession+Changes.swift`: waiting changes become one ``OptimisticTransaction``.
 final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     // Safe: used on its executor only.
 
@@ -16,9 +19,10 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         case project(ProjectChange)
     }
 
-    /// A connection for changes. While one waits for a commit, another one can write the changes of other users.
+    /// A connection for changes. While one writer waits for a commit, another one can write the changes of other users.
     final class Writer {
         let connection: Connection
+        /// Whether a transaction is in progress.
         var isBusy = false
         /// The users of the transaction in progress.
         var users: Set<Identifier> = []
@@ -34,10 +38,11 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     private lazy var reader = makeReader()
     /// The connections for changes; the reader's connection if a session has only one.
     private(set) lazy var writers = makeWriters()
-    /// The lookups that wait for the next query.
+    /// The lookups of profiles that wait for the next query.
     var profileLookups: [(userID: Identifier, completion: Completion<ProfileRecord?>)] = []
+    /// The lookups of attributes that wait for the next query.
     var attributeLookups: [(userID: Identifier, completion: Completion<AttributeRecord?>)] = []
-    /// When the first waiting lookup came, in monotonic nanoseconds.
+    /// When the first waiting lookup arrived, in monotonic nanoseconds.
     var lookupsSince: UInt64 = 0
     /// Whether a query for lookups is in progress.
     var isLookingUp = false
@@ -45,12 +50,12 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     var waiting: [Waiting] = []
     /// The number of changes that wait or are in progress.
     var waitingChanges = 0
-    /// The memory that these changes take, estimated.
+    /// The estimated memory that these changes take, in bytes.
     var waitingBytes = 0
     /// Changes of users whose rows somebody else has locked, and later changes of these users.
     var blocked: [PendingChange] = []
-    /// The connection for blocked changes, one at a time. It waits for the lock.
-    var lane: Writer?
+    /// The connection for blocked changes, which waits for their locks, one change at a time; `nil` if none is blocked.
+    var blockedWriter: Writer?
     /// Whether a ``ProjectChange`` is in progress; this session runs no other transaction at the same time.
     var changesProject = false
     private(set) var isInBatch = false
@@ -59,7 +64,8 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     private(set) var projectNotices: UInt64 = 0
     var coalescer = BatchCoalescer()
     private(set) var isClosed = false
-    /// The session itself while something waits, so that it outlives an owner that closes and releases it.
+    /// The session itself while lookups or changes wait, so that they are completed even if the owner closes and
+    /// releases the session.
     var untilDone: PostgreSQLSession?
 
     init(_ store: PostgreSQLStore, on executor: any StoreExecutor) {
@@ -87,16 +93,16 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
 
     var now: UInt64 { DispatchTime.now().uptimeNanoseconds }
 
-    /// Returns when a request fails without a response of the database.
+    /// Returns when a request fails if the database does not respond, in monotonic nanoseconds.
     ///
-    /// - Parameter time: when the request came, in monotonic nanoseconds.
+    /// - Parameter time: when the request arrived, in monotonic nanoseconds.
     func deadline(since time: UInt64) -> UInt64 {
         time &+ UInt64(store.configuration.statementTimeout * 1e9)
     }
 
     // MARK: Batches
 
-    /// Opens no connection yet: each is opened when it is needed.
+    /// Notes that the session serves lookups. Opens no connection, because each is opened when it is first needed.
     func prepareLookups() {
         makesLookups = true
     }
@@ -107,24 +113,20 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
 
     func endBatch() {
         isInBatch = false
-        let waits = profileLookups.count + attributeLookups.count + waitingChanges
-        // While a flush is put off, the job keeps an event loop awake. On an executor without batches it does the
-        // flush.
-        if !coalescer.shouldWait(waiting: waits) || !executor.submit({ self.flush() }) { flush() }
+        let waitingRequests = profileLookups.count + attributeLookups.count + waitingChanges
+        // If the flush is put off, the submitted job prevents an event loop from sleeping, so that another batch
+        // follows. On an executor without batches the job itself flushes.
+        let isPutOff = coalescer.shouldWait(waiting: waitingRequests) && executor.submit { self.flush() }
+        if !isPutOff { flush() }
     }
 
-    /// Sends waiting lookups and changes, except within a batch. Closes the connections once nothing is left of a
-    /// closed session.
+    /// Sends waiting lookups and changes, except within a batch. Closes the connections of a closed session once all
+    /// its requests are complete.
     func flush() {
         guard !isInBatch else { return }
         sendLookups()
         startTransactions()
-        guard waiting.isEmpty, blocked.isEmpty, lane == nil, !writers.contains(where: \.isBusy), !isLookingUp,
-            profileLookups.isEmpty,
-            attributeLookups.isEmpty
-        else {
-            return
-        }
+        guard hasNoLookups, hasNoChanges else { return }
         if isClosed {
             reader.close()
             for writer in writers { writer.connection.close() }
@@ -132,16 +134,25 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         untilDone = nil
     }
 
+    /// Whether no lookup waits or is in progress.
+    private var hasNoLookups: Bool { !isLookingUp && profileLookups.isEmpty && attributeLookups.isEmpty }
+
+    /// Whether no change waits or is in progress.
+    private var hasNoChanges: Bool {
+        waiting.isEmpty && blocked.isEmpty && blockedWriter == nil && !writers.contains(where: \.isBusy)
+    }
+
+    /// Empty, because users are not cached.
     var cacheMetrics: CacheMetrics { CacheMetrics() }
 
     func close() {
         guard !isClosed else { return }
         isClosed = true
-        // If the executor runs no more work, because its loop has stopped, nothing in progress would complete.
+        // If the executor runs no more jobs, because its loop has stopped, no exchange in progress would complete.
         guard executor.submit({}) else {
             reader.abort()
             for writer in writers { writer.connection.abort() }
-            lane?.connection.abort()
+            blockedWriter?.connection.abort()
             untilDone = nil
             return
         }
@@ -159,7 +170,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
 
     // MARK: Reads
 
-    /// Reads, and retries after a serialization failure.
+    /// Runs queries on the reader's connection, and retries after a serialization failure.
     ///
     /// - Parameter onlyReads: see ``Connection/run(_:by:onlyReads:_:)``.
     /// - Returns: the rows of each query.
@@ -173,7 +184,9 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         attempt(queries, by: deadline(since: now), onlyReads: onlyReads) { completion($0.mapError(\.asStorageError)) }
     }
 
-    /// Runs queries on the reader's connection, up to a number of times.
+    /// Runs queries on the reader's connection. After a serialization failure they are retried.
+    ///
+    /// - Parameter attempts: the maximum number of attempts.
     func attempt(
         _ queries: [SQLQuery], attempts: Int = 5, by deadline: UInt64, onlyReads: Bool = true,
         _ completion: @escaping Connection.Completion
@@ -192,8 +205,8 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         read(query.reading(store.readingContext), completion)
     }
 
-    /// Runs the steps of a reading, in one snapshot if there are several, and then those of the next reading, if there
-    /// is one.
+    /// Runs the statements of a reading, in one snapshot if there are several. If the query is a scan, continues with
+    /// the next reading.
     private func read<Value>(_ reading: Reading<Value>, _ completion: @escaping Completion<Value>) {
         guard !isClosed, !store.isClosed else { return completion(.failure(.closed)) }
         var begin: [SQLQuery] = []
@@ -217,9 +230,11 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
 
     // MARK: Probes
 
-    /// How long a probe waits for a lock: a table that somebody has locked for longer serves nobody.
+    /// How long a probe waits for a lock, in seconds. While somebody has locked a table for longer, the server cannot
+    /// serve.
     private static let probePatience = 1.0
 
+    /// The statements that begin a probe.
     private var probeBegin: [SQLQuery] {
         let configuration = store.configuration
         let patience = min(Self.probePatience, configuration.statementTimeout / 2)
@@ -228,7 +243,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         ]
     }
 
-    /// Runs the query of lookups without any user.
+    /// Checks that lookups work, with the query of lookups for no user.
     func probeReads() async throws(StorageError) {
         guard !isClosed else { throw .closed }
         do throws(StorageError) {
@@ -240,23 +255,24 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         store.readsWork()
     }
 
-    /// Runs the statements that serving needs without any user, checks the rights of the role, and writes one small
-    /// row.
+    /// Checks that lookups and changes work: runs their statements for no user, checks the rights of the role, and
+    /// writes one small row.
+    ///
+    /// - Parameter slot: the row of the table `probes` to write.
+    /// - Throws: why lookups or changes fail.
     func probe(slot: Int64) async throws(StorageError) {
         guard !isClosed else { throw .closed }
+        let checks = probeBegin + [UserRows.profiles(.texts([])), UserRows.touch(.texts([]))]
+        let missingRightsIndex = checks.count
         let queries =
-            probeBegin + [
-                UserRows.profiles(.texts([])), UserRows.touch(.texts([])), Self.missingRights(),
-                Self.probeStatement(.integer(slot)), Statement.commit(),
-            ]
+            checks + [Self.missingRights(), Self.probeStatement(.integer(slot)), Statement.commit()]
         do throws(StorageError) {
             let rows: [Rows] = try await completed { completion in
                 writers[0].connection.run(queries, by: deadline(since: now)) {
                     completion($0.mapError(\.asStorageError))
                 }
             }
-            // The rows of `missingRights`.
-            let missing = rows[4].map { $0.text(0) }
+            let missing = rows[missingRightsIndex].map { $0.text(0) }
             guard missing.isEmpty else { throw .unavailable(reason: Schema.lacking(missing)) }
         } catch {
             store.writesFail(error)

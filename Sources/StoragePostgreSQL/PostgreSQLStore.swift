@@ -5,18 +5,19 @@ import Synchronization
 
 /// Stores everything in a PostgreSQL database, which any number of servers on any number of hosts may share.
 ///
-/// Each session has its own connections, driven by its executor. Users are not cached: every server reads what any
-/// server has acknowledged. This class has what all sessions share: limits, metrics, the health of reads and writes,
-/// the clock, and the ``Maintenance``.
+/// Each ``PostgreSQLSession`` has connections of its own, which its executor drives. Users are not cached, so that
+/// every server reads each change that any server has acknowledged. This class has the state that all sessions share:
+/// limits, metrics, the health of reads and writes, the clock, and the ``Maintenance``.
 public final class PostgreSQLStore: Store {
     private struct State {
+        /// The metrics that this process counts.
         var metrics = StoreMetrics()
         var reads = Health()
         var writes = Health()
         /// By how much this process has changed the numbers of profiles and assignments since they were last counted.
         var profiles: Int64 = 0
         var assignments: Int64 = 0
-        /// The numbers when they were last counted.
+        /// The numbers of profiles and assignments when they were last counted.
         var counted = (profiles: Int64(0), assignments: Int64(0))
     }
 
@@ -27,22 +28,22 @@ public final class PostgreSQLStore: Store {
     let time: ServerTime
     let connector: Connector
     private let state = Mutex(State())
-    /// Whether the store is closed. Each operation checks it.
+    /// Whether the store is closed.
     private let closed = Atomic<Bool>(false)
     /// Entered for each change that waits or is in progress.
     private let pending = DispatchGroup()
     private let waitingChanges = Atomic<Int>(0)
     private let waitingBytes = Atomic<Int>(0)
-    /// Whether lookups count as failing, so that a success must be noted.
+    /// Whether lookups count as failing. Only then must a success be noted under the lock.
     private let readsAreFailing = Atomic<Bool>(false)
     private let failedLookups = Atomic<Int>(0)
     private let slowLookups = Atomic<Int>(0)
-    /// The number of changes that were applied again.
+    /// The number of changes that were applied again after a conflict.
     private let conflicts = Atomic<Int>(0)
     private let watch: ClusterWatch
-    /// Lookups that take longer count as slow.
+    /// The duration in nanoseconds beyond which lookups count as slow.
     private static let slowNanoseconds: UInt64 = 100_000_000
-    /// `nil` before the store is open, and once it is closed.
+    /// The background work; `nil` before the store is open, and once it is closed.
     private let maintenance = Mutex<Maintenance?>(nil)
     /// See ``knownSeries``.
     private let series = Mutex<VersionedSeries?>(nil)
@@ -53,12 +54,13 @@ public final class PostgreSQLStore: Store {
     let isDistributed: Bool
     /// Whether changes are kept for readers of the feed.
     let hasFeed: Bool
-    /// How long a transaction of many changes waits for a lock, in seconds. Without Citus only briefly: then the
-    /// changes whose rows are locked get transactions of their own. Citus locks whole shards for some statements, so
-    /// these changes cannot be found, and all must wait.
+    /// How long a transaction of many changes waits for a lock, in seconds.
+    ///
+    /// Without Citus the wait is short; then the changes whose rows are locked get transactions of their own. Citus
+    /// locks whole shards for some statements, so these changes cannot be found, and all must wait.
     var lockPatience: Double { isDistributed ? configuration.statementTimeout : configuration.lockPatience }
-    /// The row of the table `probes` that this server writes. Several rows, so that probes of servers seldom wait for
-    /// each other.
+    /// The row of the table `probes` that this server writes. There are several rows, so that the probes of several
+    /// servers seldom wait for each other.
     private let probeSlot = Int64.random(in: 0..<16)
     /// The number of rows that one step of a scan reads.
     private static let scanRows = 512
@@ -70,7 +72,8 @@ public final class PostgreSQLStore: Store {
 
     /// Opens the database; creates or migrates it if needed. Blocks until done.
     ///
-    /// - Throws: ``DatabaseError``
+    /// - Throws: ``DatabaseError`` if the database cannot be reached, is of a newer release, lacks rights for the role,
+    ///   or is the target of an incomplete copy.
     public init(_ configuration: PostgreSQLConfiguration) throws(DatabaseError) {
         self.configuration = configuration
         connector = Connector(configuration)
@@ -79,13 +82,7 @@ public final class PostgreSQLStore: Store {
         watch.waitForFirst()
         do throws(PostgreSQLError) {
             let handle = try Connector.open(configuration)
-            if configuration.settings.isReadOnly {
-                try Schema.expectCurrent(handle)
-            } else {
-                _ = try Schema.migrate(handle, distributes: false)
-                try Schema.expectRights(handle)
-            }
-            try CopyState.expectFinished(handle, ends: !configuration.settings.isReadOnly)
+            try Self.prepare(handle, isReadOnly: configuration.settings.isReadOnly)
             isDistributed = try Schema.isDistributed(handle)
             hasFeed = try FeedRows.open(
                 configuration.settings.isReadOnly ? .asStored : configuration.settings.feed, handle)
@@ -108,11 +105,22 @@ public final class PostgreSQLStore: Store {
         }
     }
 
+    /// Creates or migrates the tables, and checks that a server may use them.
+    private static func prepare(_ handle: Handle, isReadOnly: Bool) throws(PostgreSQLError) {
+        if isReadOnly {
+            try Schema.expectCurrent(handle)
+        } else {
+            _ = try Schema.migrate(handle, distributes: false)
+            try Schema.expectRights(handle)
+        }
+        try CopyState.expectFinished(handle, removesMark: !isReadOnly)
+    }
+
     /// Creates the tables or migrates them to this release's version, and distributes the large ones if the database
     /// has the extension `citus`. Blocks until done.
     ///
     /// - Returns: the version before and after.
-    /// - Throws: ``DatabaseError``
+    /// - Throws: ``DatabaseError`` if the database cannot be reached, is of a newer release, or cannot be migrated.
     public static func migrate(
         _ configuration: PostgreSQLConfiguration
     ) throws(DatabaseError) -> (from: Int, to: Int) {
@@ -190,7 +198,7 @@ public final class PostgreSQLStore: Store {
         closed.store(true, ordering: .sequentiallyConsistent)
         for listener in listeners.withLock({ $0 }) { listener.cancel() }
         watch.cancel()
-        // With a time-out: changes have a deadline, but a stopped executor never completes them.
+        // Changes have a deadline, but a stopped executor never completes them, so the wait has a time-out.
         pending.wait(before: .now() + settings.waitingSeconds + 2 * configuration.statementTimeout)
         let maintenance = maintenance.withLock { maintenance in
             defer { maintenance = nil }
@@ -203,9 +211,9 @@ public final class PostgreSQLStore: Store {
 
     var isClosed: Bool { closed.load(ordering: .relaxed) }
 
-    /// Admits changes; each admission requires a later call of ``settled(_:_:)``.
+    /// Admits changes to the queues of sessions; each admission requires a later call of ``release(_:_:)``.
     ///
-    /// - Returns: why they are refused; `nil` if they are admitted.
+    /// - Returns: why the changes are refused; `nil` if they are admitted.
     func admit(_ changes: Int, _ bytes: Int) -> StorageError? {
         pending.enter()
         guard !closed.load(ordering: .sequentiallyConsistent) else {
@@ -217,22 +225,23 @@ public final class PostgreSQLStore: Store {
         return nil
     }
 
-    func settled(_ changes: Int, _ bytes: Int) {
+    /// Releases the room of admitted changes, which are durable or have failed.
+    func release(_ changes: Int, _ bytes: Int) {
         waitingChanges.subtract(changes, ordering: .relaxed)
         waitingBytes.subtract(bytes, ordering: .relaxed)
         pending.leave()
     }
 
-    func refused(_ changes: Int) {
+    func countRefusedChanges(_ changes: Int) {
         state.withLock { $0.metrics.refusedChanges += UInt64(changes) }
     }
 
-    func failed(_ changes: Int) {
+    func countFailedChanges(_ changes: Int) {
         state.withLock { $0.metrics.failedChanges += UInt64(changes) }
     }
 
     /// Counts a committed transaction, and notes that writes work.
-    func committed(_ transaction: CommittedTransaction) {
+    func countCommit(_ transaction: CommittedTransaction) {
         let hasRecovered = state.withLock { state in
             state.metrics.commits += 1
             state.metrics.changes += UInt64(transaction.changes)
@@ -246,21 +255,21 @@ public final class PostgreSQLStore: Store {
         if hasRecovered { configuration.report(nil) }
     }
 
-    /// Notes that a probe has read and written. A server that is not ready gets no requests, so only probes show that
-    /// lookups and changes work again.
+    /// Notes that a probe has read and written. A server that is not ready gets no requests, so only probes can show
+    /// that its lookups and changes work again.
     func didProbe() {
         readsWork()
         if state.withLock({ $0.writes.succeeded(at: now) }) { configuration.report(nil) }
     }
 
-    /// Notes that a transaction failed for a reason other than its own changes.
+    /// Notes that a transaction has failed for a reason that may concern other changes, too.
     func writesFail(_ error: StorageError) {
         if state.withLock({ $0.writes.failed(error, at: now) }) { configuration.report(error.description) }
     }
 
     // MARK: Lookups
 
-    /// Notes that lookups work. Cheap unless they have been failing.
+    /// Notes that lookups work. Cheap unless lookups count as failing.
     func readsWork() {
         guard readsAreFailing.load(ordering: .relaxed) else { return }
         let hasRecovered = state.withLock { state in
@@ -280,28 +289,28 @@ public final class PostgreSQLStore: Store {
         if isFirst { configuration.reportReads(error.description) }
     }
 
-    /// Notes that lookups failed.
+    /// Counts failed lookups.
     ///
-    /// - Parameter error: the cause; `nil` if it does not concern other lookups.
+    /// - Parameter error: the cause; `nil` if the cause does not concern other lookups.
     func lookupsFailed(_ count: Int, _ error: StorageError?) {
         failedLookups.add(count, ordering: .relaxed)
         if let error { readsFail(error) }
     }
 
-    /// Counts lookups by how long they took.
-    func looked(up count: Int, nanoseconds: UInt64) {
+    /// Counts lookups if they were slow.
+    func countLookups(_ count: Int, nanoseconds: UInt64) {
         if nanoseconds > Self.slowNanoseconds { slowLookups.add(count, ordering: .relaxed) }
     }
 
     /// Counts changes that are applied again after another server has changed what they read.
-    func conflicted(_ changes: Int) {
+    func countConflicts(_ changes: Int) {
         if changes > 0 { conflicts.add(changes, ordering: .relaxed) }
     }
 
     private var now: UInt64 { DispatchTime.now().uptimeNanoseconds }
 
     /// Sets the metrics of the feed.
-    func took(_ feed: FeedMetrics) {
+    func setFeedMetrics(_ feed: FeedMetrics) {
         state.withLock { $0.metrics.feed = feed }
     }
 
@@ -312,22 +321,23 @@ public final class PostgreSQLStore: Store {
         }
     }
 
-    /// The series as this process last read them, perhaps outdated: a transaction that depends on outdated series is
-    /// repeated.
+    /// The series as this process last read them. They may be outdated; a transaction that depends on outdated series
+    /// is repeated.
     var knownSeries: VersionedSeries? { series.withLock { $0 } }
 
     /// Keeps series that were just read.
-    func took(_ read: VersionedSeries) -> VersionedSeries {
-        series.withLock { $0 = read }
-        return read
+    func keepSeries(_ found: VersionedSeries) -> VersionedSeries {
+        series.withLock { $0 = found }
+        return found
     }
 
+    /// Makes the next transaction that needs series read them again.
     func forgetSeries() {
         series.withLock { $0 = nil }
     }
 
     /// Sets the numbers of profiles and assignments that all servers have stored.
-    func recounted(profiles: Int64, assignments: Int64) {
+    func setCounts(profiles: Int64, assignments: Int64) {
         state.withLock { state in
             state.counted = (profiles, assignments)
             state.profiles = 0
@@ -336,13 +346,17 @@ public final class PostgreSQLStore: Store {
     }
 }
 
-/// The figures of a committed transaction, for the metrics.
+/// The numbers that the metrics need of a committed transaction.
 struct CommittedTransaction {
+    /// The number of changes, without refused ones.
     var changes = 0
+    /// The duration of the transaction.
     var seconds = 0.0
+    /// The number of new audit entries.
     var auditEntries = 0
-    /// By how much the numbers of profiles and assignments change.
+    /// By how much the number of profiles changes.
     var profiles: Int64 = 0
+    /// By how much the number of assignments changes.
     var assignments: Int64 = 0
 }
 
@@ -350,7 +364,7 @@ extension DatabaseError {
     init(_ url: String, _ error: PostgreSQLError) {
         self.init(
             url, reason: error.state.isEmpty ? error.message : error.description,
-            // Waiting does not help against tables of another release, a role without rights, or a malformed string.
+            // Tables of another release, a role without rights and a malformed string do not change by waiting.
             isPermanent: [PostgreSQLError.unsupported, PostgreSQLError.insufficientPrivilege].contains(error.state)
                 || !ConnectionString(url).isWellFormed)
     }

@@ -9,7 +9,7 @@ enum ProfileCount {
     /// The number of rows that a sample must have.
     private static let enough = 10_000.0
 
-    /// Counts, and blocks until done.
+    /// Counts the profiles and assignments, and blocks until done.
     static func read(
         _ handle: Handle, isDistributed: Bool
     ) throws(PostgreSQLError) -> (profiles: Int64, assignments: Int64) {
@@ -26,7 +26,9 @@ enum ProfileCount {
     }
 
     private static let sizeQuery = "SELECT reltuples::float8 FROM pg_class WHERE oid = 'users'::regclass"
+    /// Selects the estimated number of rows of the table.
     static let size = Statement("users_size", sizeQuery)
+    /// Selects the numbers of profiles, assignments and rows in a sample of a percentage of the table.
     static let sample = Statement("users_sample", sampleQuery(of: "$1"))
 
     private static func sampleQuery(of percentage: String) -> String {
@@ -36,11 +38,16 @@ enum ProfileCount {
         """
     }
 
-    /// Returns the percentage of a first sample.
+    /// The percentage of the first sample of a distributed table.
+    private static let firstDistributedPercentage = 0.01
+    /// The factor by which the percentage grows until a sample has enough rows.
+    private static let growth = 10.0
+
+    /// Returns the percentage of the first sample.
     ///
-    /// - Parameter rows: the estimated size of the table.
+    /// - Parameter rows: the estimated number of rows of the table.
     static func percentage(rows: Double, isDistributed: Bool) -> Double {
-        if isDistributed { return 0.01 }
+        if isDistributed { return firstDistributedPercentage }
         return rows <= exact ? 100 : 100 * exact / rows
     }
 
@@ -49,10 +56,10 @@ enum ProfileCount {
     /// - Parameter rows: the number of rows of the last sample.
     /// - Returns: `nil` if the sample has enough rows.
     static func largerPercentage(than percentage: Double, rows: Double) -> Double? {
-        rows >= enough || percentage >= 100 ? nil : min(100, percentage * 10)
+        rows >= enough || percentage >= 100 ? nil : min(100, percentage * growth)
     }
 
-    /// Returns the number in the whole table for a number in a sample.
+    /// Returns the estimate for the whole table from a number in a sample.
     static func scaled(_ count: Double, _ percentage: Double) -> Int64 {
         Int64(exactly: (count * 100 / percentage).rounded()) ?? 0
     }

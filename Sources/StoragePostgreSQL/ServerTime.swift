@@ -3,12 +3,13 @@ import Dispatch
 import Storage
 import Synchronization
 
-/// The clock of the database's server, which all hosts use, so that their times agree.
+/// The clock of the database server, which all hosts use, so that their times agree.
 ///
-/// It is this host's monotonic clock plus a difference, which is measured every few seconds: half of the round trip of
-/// a query for the server's time is taken for each direction. The measurement with the smallest possible error counts.
+/// The clock is this host's monotonic clock plus a difference. The difference is measured every few seconds with a
+/// query for the server's time; each direction is assumed to take half of the round trip. The measurement with the
+/// smallest possible error counts.
 ///
-/// The database keeps the latest time of any host, so that time does not go back when another machine, whose clock is
+/// The database stores the latest time of any host. So time does not go back when another machine, whose clock is
 /// behind, becomes the server.
 final class ServerTime: Sendable {
     let clock: StoreClock
@@ -29,9 +30,9 @@ final class ServerTime: Sendable {
         let receivedAt: Int64
     }
 
-    /// The number of measurements when the store is opened, of which the best is used.
+    /// The number of measurements when the store is opened. The best one is used.
     private static let firstMeasurements = 8
-    /// Two clocks drift apart by at most one nanosecond in this many.
+    /// Two clocks are assumed to drift apart by at most one nanosecond in this many nanoseconds.
     fileprivate static let drift: Int64 = 10_000
 
     /// Selects the server's time in microseconds, and the latest time of any host in milliseconds.
@@ -39,7 +40,7 @@ final class ServerTime: Sendable {
     private static let readQuery =
         "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint, time FROM latest_time"
 
-    /// Stores the latest time, unless the stored one is later. A stored time that is too far ahead is wrong, and is
+    /// Stores the latest time, unless the stored time is later. A stored time that is too far ahead is wrong, and is
     /// replaced; see ``StoreClock``.
     static let keep = Statement(
         "keep_latest_time",
@@ -57,7 +58,10 @@ final class ServerTime: Sendable {
     /// Nanoseconds of this host's monotonic clock.
     static var monotonic: Int64 { Int64(clamping: DispatchTime.now().uptimeNanoseconds) }
 
-    /// Reads the time and blocks until done, when the store is opened.
+    /// Reads the time when the store is opened, and blocks until done.
+    ///
+    /// - Throws: an error with ``PostgreSQLError/unsupported`` if the table `latest_time` does not have one row; other
+    ///   errors of the server or the connection.
     func read(_ handle: Handle) throws(PostgreSQLError) {
         for _ in 0..<Self.firstMeasurements {
             let sentAt = Self.monotonic
@@ -71,6 +75,11 @@ final class ServerTime: Sendable {
     }
 
     /// Uses a result of ``read`` that was received just now.
+    ///
+    /// - Parameters:
+    ///   - microseconds: the server's time.
+    ///   - latest: the latest time of any host.
+    ///   - sentAt: when the query was sent; see ``monotonic``.
     func take(microseconds: Int64, latest: Instant, sentAt: Int64) {
         let receivedAt = Self.monotonic
         let roundTrip = receivedAt - sentAt
@@ -88,10 +97,14 @@ final class ServerTime: Sendable {
 }
 
 extension ServerTime.Measurement {
-    /// Whether this is more exact than an earlier measurement is by now, or shows that a clock was set.
+    /// Whether this measurement replaces an earlier one: it is more exact than the earlier one is by now, or it shows
+    /// that a clock was set.
     fileprivate func replaces(_ earlier: Self) -> Bool {
         guard earlier.roundTrip < .max else { return true }
-        let error = earlier.roundTrip + (receivedAt - earlier.receivedAt) / ServerTime.drift
-        return roundTrip <= error || (difference - earlier.difference).magnitude > UInt64((roundTrip + error) / 2)
+        // Twice the greatest possible error of the earlier measurement, which has grown with its age.
+        let earlierError = earlier.roundTrip + (receivedAt - earlier.receivedAt) / ServerTime.drift
+        if roundTrip <= earlierError { return true }
+        let greatestDeviation = UInt64((roundTrip + earlierError) / 2)
+        return (difference - earlier.difference).magnitude > greatestDeviation
     }
 }

@@ -4,20 +4,20 @@ import Storage
 
 /// Reads profiles and attributes on one thread, from its caches or from its own connection.
 ///
-/// Why the cache is never stale, whatever program commits:
+/// Why the cache is never stale, even if other programs commit:
 ///
-/// - Every commit changes the log's header, which is in shared memory. Commits of Holdfast also raise a number in the
-///   database. The reader knows both as of its last check.
-/// - The reader checks before the first lookup of each batch. All requests of the batch were received before the check,
-///   so each of them sees every commit that was acknowledged before it was sent.
-/// - The check first processes the notices of its own process's commits. Each lists its changes, and the headers before
-///   and after the commit. If they form an unbroken chain from the known header to the present one, nobody else has
-///   committed.
-/// - Otherwise the reader asks SQLite for the number of the last commit. If its own process has announced this number,
-///   the notice is about to come, and the reader bypasses the cache until then. If not, another process has committed,
-///   and the reader clears the cache.
-/// - A read after the check may see a newer commit, but never an older state. A notice that comes after its commit was
-///   read does no harm.
+/// - Every commit changes the log's header, which is in shared memory. A commit of Holdfast also raises a number in the
+///   database. The reader remembers the header and the number of the last commit that the cache reflects (``known``).
+/// - The reader checks the cache before the first lookup of each batch. All requests of the batch were received before
+///   the check, so each request sees every commit that was acknowledged before the request was sent.
+/// - The check first processes the notices of this process's commits (``CommitNotices``). A notice has the changes of a
+///   commit, and the headers before and after it. If the notices form an unbroken chain from the known header to the
+///   present one, nobody else has committed.
+/// - Otherwise the reader asks SQLite for the number of the last commit. If this process has announced the number, the
+///   notice is about to come, and the reader bypasses the cache until then. If not, another process has committed, and
+///   the reader clears the cache.
+/// - A read after the check may see a newer commit, but never an older state. A notice may come after the reader has
+///   read its commit; processing it does no harm.
 final class SQLiteReader {
     private let file: DatabaseFile
     private let notices: CommitNotices
@@ -47,7 +47,7 @@ final class SQLiteReader {
     private var projectChanges: Int64 = -1
     /// See ``Storage/StoreSession/projectNotices``.
     private(set) var projectNotices: UInt64 = 0
-    /// Contains the users who may have a profile, as of the last check.
+    /// Contains the users who may have a profile, as of the last check; `nil` if there is no filter.
     private var filter: BloomFilter?
 
     init(_ store: SQLiteStore) throws(SQLiteError) {
@@ -101,8 +101,9 @@ final class SQLiteReader {
         read { try find(userID, $0) }
     }
 
+    /// Looks up a profile in memory, and then in the database.
     private func find(_ userID: Identifier, _ connection: Connection) throws -> ProfileRecord? {
-        switch recall(userID) {
+        switch findInMemory(userID) {
         case .unknown:
             break
         case .absent:
@@ -123,12 +124,12 @@ final class SQLiteReader {
         return record.flatMap(visible)
     }
 
-    /// Looks up a profile in memory.
-    private func recall(_ userID: Identifier) -> RecordCache.Finding {
+    /// Looks up a profile in the cache and in the user filter.
+    private func findInMemory(_ userID: Identifier) -> RecordCache.Finding {
         guard isCacheCurrent else { return .unknown }
         return userID.withKey { key in
             let finding = cache.find(key)
-            // Misses are not cached, so they cannot evict hits.
+            // The filter serves misses, so that they need not be cached, where they could evict hits.
             if case .unknown = finding, let filter, !filter.mayContain(key.hash) { return .absent }
             return finding
         }
@@ -138,6 +139,7 @@ final class SQLiteReader {
         read { try findAttributes(userID, $0) }
     }
 
+    /// Looks up attributes in the cache, and then in the database.
     private func findAttributes(_ userID: Identifier, _ connection: Connection) throws -> AttributeRecord? {
         let cache = attributeCache ?? RecordCache(bytes: attributeCacheBytes)
         attributeCache = cache
@@ -158,13 +160,13 @@ final class SQLiteReader {
         }
     }
 
-    /// Returns the part of a profile that has not expired; `nil` if nothing is left.
+    /// Returns the profile without expired assignments; `nil` if no assignments are left.
     @inline(__always)
     private func visible(_ record: ProfileRecord) -> ProfileRecord? {
         record.earliestExpiry == nil ? record : record.visible(at: clock.now())
     }
 
-    /// Reads anything but a single record, in the transaction of the batch.
+    /// Reads a query, in the transaction of the batch.
     func read<Value>(_ query: StoreQuery<Value>, _ context: ReadingContext) -> Result<Value, StorageError> {
         read { connection in
             try beginTransaction(connection)
@@ -178,7 +180,7 @@ final class SQLiteReader {
         }
     }
 
-    /// Reads with an open connection and a checked cache.
+    /// Calls a function with an open connection, after the check of the cache.
     private func read<Value>(
         _ body: (Connection) throws -> Value
     ) -> Result<Value, StorageError> {
@@ -205,7 +207,7 @@ final class SQLiteReader {
         if let connection { return connection }
         let fresh = try file.reader(lockTimeout: lockTimeout)
         connection = fresh
-        // Commits in the meantime are unknown.
+        // Commits since the last connection was closed are unknown.
         clearCache()
         isCacheCurrent = false
         return fresh
@@ -213,10 +215,10 @@ final class SQLiteReader {
 
     // MARK: The cache
 
-    /// Finds out whether the cache reflects every commit, and sets ``isCacheCurrent``.
+    /// Determines whether the cache reflects every commit, and sets ``isCacheCurrent``.
     private func checkCache(_ connection: Connection) throws(SQLiteError) {
-        // Nearly always nobody but this process has committed since the last batch. Then shared memory suffices, while
-        // asking SQLite would take system calls for its locks.
+        // Nearly always nobody but this process has committed since the last batch. Then the header in shared memory is
+        // enough. Asking SQLite would need system calls for its locks.
         let header = connection.logHeader
         let former = known
         takeNotices()
@@ -226,20 +228,20 @@ final class SQLiteReader {
             isCacheCurrent = false
             isCacheCurrent = try askDatabase(connection)
         }
-        // Without a commit the filter is unchanged.
+        // Without a new commit the filter stays the same.
         if known != former || filter == nil { filter = isCacheCurrent ? userFilter.filter(asOf: known) : nil }
     }
 
     /// Asks SQLite for the last commit, and clears the cache if another process made it.
     ///
-    /// - Returns: whether the cache reflects every commit now.
+    /// - Returns: whether the cache now reflects every commit.
     private func askDatabase(_ connection: Connection) throws(SQLiteError) -> Bool {
         try file.expectNoOtherLog()
         let (commit, projectChanges) = try connection.lastCommit()
         if projectChanges != self.projectChanges { projectNotices &+= 1 }
         self.projectChanges = projectChanges
         isChainBroken = false
-        // After the query, so that notices delivered since then explain its result.
+        // After the query, so that the notices include the commit that the query has found, if it is this process's.
         let hasNotices = takeNotices()
         if let header = connection.logHeader, header == known.header { return true }
         guard let commit, !hasNotices else { return false }
@@ -265,7 +267,7 @@ final class SQLiteReader {
     /// Applies the changes of a commit of this process to the cache.
     private func process(_ notice: CommitNotices.Notice) {
         guard notice.commit.number > known.number else {
-            // `askDatabase` has found this commit already, but users may have been cached before it.
+            // `askDatabase` has found this commit already, but the cache may contain users as they were before it.
             if let changes = notice.changes { changes.forEach(evict) } else { clearCache() }
             return
         }
@@ -288,6 +290,7 @@ final class SQLiteReader {
         }
     }
 
+    /// Removes a user from the cache.
     private func evict(_ change: UserChanges.Change) {
         switch change.content {
         case .profile: cache.remove(change.key)
@@ -300,15 +303,15 @@ final class SQLiteReader {
         attributeCache?.removeAll()
     }
 
-    /// Lets SQLite copy the log when the connection is closed, if the files are still those that were opened. The
+    /// Lets SQLite copy the log when the connection is closed, if the files are still the files that were opened. The
     /// reader of a session may be closed after the writer, as the last connection to the database.
-    private func checkFiles(before connection: Connection) {
+    private func allowCheckpointIfUnchanged(before connection: Connection) {
         do throws(SQLiteError) {
             try file.expectInPlace()
-            try file.contents?.expectOwn(on: connection)
+            try file.contents?.expectUnchanged(on: connection)
             connection.setCheckpointOnClose(true)
         } catch {
-            // The log stays as it is.
+            // The log is not copied, and stays as it is.
         }
     }
 
@@ -324,7 +327,7 @@ final class SQLiteReader {
     func close() {
         isClosed = true
         endTransaction()
-        if let connection { checkFiles(before: connection) }
+        if let connection { allowCheckpointIfUnchanged(before: connection) }
         connection = nil
         filter = nil
         clearCache()

@@ -3,12 +3,13 @@ import Storage
 
 /// The session of one executor, mostly an event loop, with a ``SQLiteStore``.
 ///
-/// Lookups complete before the call returns, from the caches or the database. Other reads run on the threads of
-/// background readers, and changes on the writer's queue; both complete on the executor.
+/// Lookups complete before the call returns, from the caches or the database (``SQLiteReader``). Other reads run on the
+/// threads of ``BackgroundReader``s, and changes on the queue of the ``Writer``; both complete on the executor.
 final class SQLiteSession: StoreSession {
     let store: SQLiteStore
     let executor: any StoreExecutor
-    /// Opened at the first lookup: a session that only writes needs neither a connection nor caches.
+    /// The reader for lookups. Opened at the first lookup, because a session that only writes needs neither a
+    /// connection nor caches.
     private var reader: SQLiteReader?
     private var isInBatch = false
     private var isClosed = false
@@ -50,6 +51,9 @@ final class SQLiteSession: StoreSession {
         }
     }
 
+    var projectNotices: UInt64 { reader?.projectNotices ?? 0 }
+
+    /// Returns the reader for lookups; opens it if needed.
     @inline(__always)
     private func openReader() throws(StorageError) -> SQLiteReader {
         if let reader { return reader }
@@ -70,31 +74,39 @@ final class SQLiteSession: StoreSession {
 
     // MARK: Other reads
 
-    /// Reads a query: at once if it concerns single users like a lookup, or else on the thread of the background reader
-    /// for queries of its kind.
+    /// Reads a query.
+    ///
+    /// Sticky documents, which decisions wait for, and pages of profiles are read by key, so they are read at once, in
+    /// the snapshot of the batch. All other queries are read on the thread of the background reader for their kind.
     func read<Value>(_ query: StoreQuery<Value>, _ completion: @escaping Completion<Value>) {
-        let reader: BackgroundReader
-        switch query.subject {
-        case .profiles, .stickyDocuments:
-            do throws(StorageError) {
-                completion(try openReader().read(query, store.readingContext))
-            } catch {
-                completion(.failure(error))
-            }
-            return
-        case .projects, .removals, .removedUsers, .datafileHistory, .activeDatafile, .datafile, .lastDatafile,
-            .definitionVersions, .lastUses,
-            .proposals, .proposal, .looks, .findings, .webhooks:
-            reader = store.projectReader
-        case .records, .exposures, .goalEvents, .exposuresOfUser, .goalEventsOfUser, .tally, .enrolledUsers, .breakdown,
-            .goals, .frozenResults, .series, .openSeries, .auditEntries, .auditTail, .feed, .knownUsers,
-            .latestExposures:
-            reader = store.eventReader
-        case .users, .userRecords, .participants, .participantEvents: reader = store.segmentReader
-        }
+        guard let reader = backgroundReader(for: query.subject) else { return readNow(query, completion) }
         let completion = PendingCompletion(completion)
         reader.read(query, store.readingContext) { [executor] result in
             executor.submit { completion.call(result) }
+        }
+    }
+
+    /// Returns the background reader for a kind of queries; `nil` for queries that are read at once.
+    private func backgroundReader(for subject: QuerySubject) -> BackgroundReader? {
+        switch subject {
+        case .profiles, .stickyDocuments: nil
+        case .projects, .activeDatafile, .datafile, .lastDatafile, .datafileHistory, .definitionVersions, .lastUses,
+            .proposals, .proposal, .looks, .findings, .webhooks, .removals, .removedUsers:
+            store.projectReader
+        case .exposures, .latestExposures, .exposuresOfUser, .goalEvents, .goalEventsOfUser, .goals, .records,
+            .tally, .enrolledUsers, .breakdown, .series, .openSeries, .frozenResults, .knownUsers,
+            .auditEntries, .auditTail, .feed:
+            store.eventReader
+        case .users, .userRecords, .participants, .participantEvents: store.segmentReader
+        }
+    }
+
+    /// Reads a query on the executor, before the call returns.
+    private func readNow<Value>(_ query: StoreQuery<Value>, _ completion: @escaping Completion<Value>) {
+        do throws(StorageError) {
+            completion(try openReader().read(query, store.readingContext))
+        } catch {
+            completion(.failure(error))
         }
     }
 
@@ -114,7 +126,7 @@ final class SQLiteSession: StoreSession {
         let rules = store.settings.rules
         store.writer.submit(
             on: executor, bytes: changes.reduce(0) { $0 + $1.waitingBytes }, changes,
-            { try $1.apply($0, by: author, rules) }, completion: completion)
+            { change, transaction in try transaction.apply(change, by: author, rules) }, completion: completion)
     }
 
     func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>) {
@@ -124,6 +136,8 @@ final class SQLiteSession: StoreSession {
             { transaction in
                 let now = transaction.now
                 return try events.map { received in
+                    // An event from before the user's erasure is dropped. The outcome is the same as if the event had
+                    // been stored first and then erased with the user, so that the sender does not send it again.
                     if try transaction.wasErased(received.event.userID, since: received.receivedAt) { return .stored }
                     return try transaction.apply(.event(received), rules, at: now)
                 }
@@ -144,18 +158,17 @@ final class SQLiteSession: StoreSession {
 
     func write<Value>(_ change: SharedChange<Value>, _ completion: @escaping Completion<Value>) {
         let settings = store.settings
-        let removal = store.attributeRemoval
+        let attributeRemoval = store.attributeRemoval
         store.writer.submit(
-            on: executor, bytes: change.bytes, { try $0.apply(change, settings) },
-            completion: { (result: Result<(value: Value, removesAttribute: Bool), StorageError>) in
+            on: executor, bytes: change.bytes, { transaction in try transaction.apply(change, settings) },
+            completion: { (result: Result<WriteTransaction.SharedResult<Value>, StorageError>) in
                 completion(result.map(\.value))
-                if case .success((_, true)) = result { removal.sweep() }
+                // The users' values of a deleted attribute are deleted in the background, because they may be many.
+                if case .success(let success) = result, success.deletesAttribute { attributeRemoval.sweep() }
             })
     }
 
-    var projectNotices: UInt64 { reader?.projectNotices ?? 0 }
-
-    // MARK: Closing
+    // MARK: Metrics and closing
 
     var cacheMetrics: CacheMetrics { reader?.cacheMetrics ?? CacheMetrics() }
 

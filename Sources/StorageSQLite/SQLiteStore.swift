@@ -2,10 +2,16 @@ import Dispatch
 public import Storage
 import Synchronization
 
-/// The embedded store: everything in one SQLite file, which several processes on one host may share.
+/// The embedded store: everything is in one SQLite file, which several processes on one host may share.
 ///
-/// One ``Writer`` makes all changes of this process. Each session has a ``SQLiteReader`` with a cache for the lookups
-/// of its event loop. Slower reads run on the threads of ``BackgroundReader``s.
+/// ```
+/// lookups   SQLiteSession → SQLiteReader: caches, or a connection of the event loop's own
+/// reads     SQLiteSession → BackgroundReader: a thread for each kind of queries
+/// changes   SQLiteSession → Writer: one transaction for all that wait → CommitNotices → caches
+/// ```
+///
+/// One ``Writer`` makes all changes of this process. The ``Checkpointer`` copies its log into the database file.
+/// ``Retention`` deletes old data.
 public final class SQLiteStore: Store {
     let configuration: SQLiteConfiguration
     var settings: StoreSettings { configuration.settings }
@@ -15,13 +21,13 @@ public final class SQLiteStore: Store {
     let file: DatabaseFile
     let writer: Writer
     let attributeRemoval: AttributeRemoval
-    /// For datafiles and other definitions.
+    /// Reads datafiles and other definitions.
     let projectReader: BackgroundReader
-    /// For scans of all users.
+    /// Scans all users.
     let segmentReader: BackgroundReader
-    /// For exports, results and the audit log, so that reads of datafiles do not wait for them.
+    /// Reads exports, results and the audit log. Separate, so that reads of datafiles do not wait for them.
     let eventReader: BackgroundReader
-    /// `nil` for a store that deletes nothing.
+    /// Deletes old data; `nil` for a store that deletes nothing.
     private let retention: Retention?
     private let watches = Mutex<[ProjectChangeWatch]>([])
     /// The maximum number of concurrent scans of all users; more are refused.
@@ -33,12 +39,14 @@ public final class SQLiteStore: Store {
 
     /// Opens the database; creates or migrates it if needed.
     ///
-    /// - Throws: ``DatabaseError``; the file is unchanged then.
+    /// - Throws: ``DatabaseError`` if the file cannot be opened, is not a Holdfast database, is of a newer release, is
+    ///   the target of an incomplete copy, or is of the wrong kind for ``SQLiteConfiguration/isEdge``. The file is
+    ///   unchanged then.
     public init(_ configuration: SQLiteConfiguration) throws(DatabaseError) {
         self.configuration = configuration
         let closedFile = DatabaseFile(path: configuration.path)
         try closedFile.prepare(lockTimeout: configuration.lockTimeout)
-        try CopyState.expectFinished(path: configuration.path, ends: !configuration.settings.isReadOnly)
+        try CopyState.expectFinished(path: configuration.path, removesMark: !configuration.settings.isReadOnly)
         try EdgeState.expect(configuration.isEdge, path: configuration.path)
         do throws(SQLiteError) {
             writer = try Writer(file: closedFile, configuration: configuration)
@@ -63,7 +71,7 @@ public final class SQLiteStore: Store {
         try makeSQLiteSession(on: executor)
     }
 
-    /// The same session with its type, for tests.
+    /// Makes a session with its concrete type, for tests.
     func makeSQLiteSession(on executor: any StoreExecutor) throws(StorageError) -> sending SQLiteSession {
         guard !writer.notices.isClosed else { throw .closed }
         return SQLiteSession(self, on: executor)
@@ -110,11 +118,12 @@ public struct SQLiteConfiguration: Sendable {
     public var settings: StoreSettings
     /// How long a write waits for a lock of another process, in seconds.
     public var lockTimeout = 2.0
-    /// How long a read waits for a lock, in seconds. It blocks an event loop, but rarely needs a lock.
+    /// How long a lookup waits for a lock, in seconds. Short, because it blocks an event loop. Lookups rarely need a
+    /// lock.
     public var readLockTimeout = 0.2
     /// The maximum number of changes in one transaction.
     public var batchLimit = 1_024
-    /// The number of 1 KiB pages in the write-ahead log that starts a checkpoint.
+    /// The number of pages (1 KiB each) in the write-ahead log at which a checkpoint starts.
     public var checkpointPages = 16_384
     /// Whether the file is an edge's copy of another database.
     public var isEdge = false
@@ -122,9 +131,9 @@ public struct SQLiteConfiguration: Sendable {
     public var cacheBytes = 32 << 20
     /// The minimum pause between scans of all users, in seconds; see ``UserFilter``.
     var userScanPause = 60.0
-    /// The minimum capacity of the filter.
+    /// The minimum number of users that the ``UserFilter`` is sized for.
     var minimumUserCapacity = 1 << 20
-    /// Called on any thread.
+    /// Receives events for operators. Called on any thread.
     public var report: @Sendable (StoreEvent) -> Void = { _ in }
 
     public init(path: String, _ settings: StoreSettings = StoreSettings()) {
@@ -141,7 +150,7 @@ public enum StoreEvent: Sendable {
     case writesSucceed
     /// Checkpoints have begun to fail; the write-ahead log grows until one succeeds.
     case checkpointFails(reason: String)
-    /// The store was closed, but the write-ahead log remains, because another process has the database open or because
-    /// the checkpoint failed: a copy of the database file alone is incomplete.
+    /// The store was closed, but the write-ahead log remains. Another process has the database open, or the last
+    /// checkpoint failed. A copy of the database file alone is incomplete then.
     case logRemains(bytes: Int)
 }

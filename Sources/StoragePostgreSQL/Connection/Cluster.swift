@@ -2,14 +2,16 @@ import Dispatch
 import Storage
 import Synchronization
 
-/// What is known of the servers in a store's connection string, shared by all connections of the store.
+/// The state of the servers in a store's connection string, shared by all connections of the store.
 ///
-/// Each ``HostWatch`` and each new connection notes what it finds. Connections ask which server to try first, whether
-/// their server was replaced by another primary, and what their backend does while a response is late. A server is
-/// named by its index in the connection string (`host`).
+/// ``ClusterWatch`` and each new connection note what they find. Connections ask which server to try first, whether
+/// their server was replaced by another primary, and what their backend (the server's process for a connection) does
+/// while a response is late. A server is named by its index in the connection string (`host`).
 final class Cluster: Sendable {
-    /// The position of a server in the history of its cluster. A promoted standby begins a timeline with a greater
-    /// number. So a primary with a lower number has been replaced: its data may be stale, and its commits are lost.
+    /// The position of a server in the history of its cluster.
+    ///
+    /// A promoted standby begins a timeline with a greater number. So a primary with a lower number has been replaced:
+    /// its data may be stale, and its commits are lost.
     struct Timeline: Equatable {
         /// The system identifier that `initdb` created. Timelines of different clusters cannot be compared.
         let systemID: String
@@ -18,10 +20,10 @@ final class Cluster: Sendable {
 
     /// The state of a backend that has not responded in time.
     enum Verdict {
-        /// It has committed, and waits for a synchronous standby.
+        /// The backend has committed, and waits for a synchronous standby.
         case waitsForStandby
         case isBusy
-        /// Idle or gone: either the exchange did not arrive, or its response was lost.
+        /// The backend is idle or gone. Either the exchange did not arrive, or its response was lost.
         case isIdle
         case unknown
     }
@@ -35,13 +37,14 @@ final class Cluster: Sendable {
 
     /// The role of a server when it was last asked.
     enum Finding {
+        /// The timeline is `nil` if it cannot be compared; see ``Handle/timeline``.
         case primary(Timeline?)
         case standby
         case unreachable
     }
 
     private struct State {
-        /// The cluster that ``newest`` refers to.
+        /// The cluster of the greatest timeline number that was seen.
         var systemID: String?
         /// The host of the last successful connection.
         var lastGood = 0
@@ -68,16 +71,18 @@ final class Cluster: Sendable {
     /// Whether commits wait for a standby, as the primary last reported.
     var isSynchronous: Bool { synchronous.load(ordering: .relaxed) }
 
-    /// The number of connections whose backends have not confirmed a commit in time.
+    /// The number of connections that are parked: their backends have not confirmed a commit in time.
     var parkedConnections: Int { parked.load(ordering: .relaxed) }
 
-    /// Whether a connection has waited for a response for so long that the connection may have been cut.
+    /// Whether a connection has waited for a response for so long that it may have been cut.
     var hasLateConnections: Bool { parkedConnections > 0 || late.load(ordering: .relaxed) > 0 }
 
+    /// Notes that the response for a connection is late.
     func didBecomeLate() {
         late.add(1, ordering: .relaxed)
     }
 
+    /// Notes that a late response has arrived, or that its connection is closed.
     func didRespond() {
         late.subtract(1, ordering: .relaxed)
     }
@@ -102,7 +107,7 @@ final class Cluster: Sendable {
     /// The greatest timeline number that was seen; 0 if none was.
     var newestTimeline: Int { newest.load(ordering: .relaxed) }
 
-    /// Stores what a primary reported.
+    /// Notes the timeline of a primary, and whether its commits wait for a standby.
     func didSee(_ timeline: Timeline?, isSynchronous: Bool) {
         if let timeline {
             let isCurrent = state.withLock { state in
@@ -130,22 +135,31 @@ final class Cluster: Sendable {
     /// Returns the hosts in the order in which to try them: first the host of the last connection, unless it has failed
     /// since; then known primaries; last the hosts that are known to be unreachable or replaced.
     func order(of hosts: Int) -> [Int] {
-        let known = state.withLock { $0 }
-        let ranks = (0..<hosts).map { rank($0, known) }
+        let present = state.withLock { $0 }
+        let ranks = (0..<hosts).map { rank(of: $0, in: present) }
         return (0..<hosts).sorted { (ranks[$0], $0) < (ranks[$1], $1) }
     }
 
-    /// Returns the rank of a host; the lowest is tried first.
-    private func rank(_ host: Int, _ known: State) -> Int {
-        let failedAt = known.failedAt[host]
-        guard let finding = known.findings[host], finding.at > failedAt ?? 0 else {
-            return failedAt != nil ? 3 : host == known.lastGood ? 0 : 2
+    /// The order in which hosts are tried.
+    private enum Rank: Int, Comparable {
+        case lastGood, primary, standbyOrUnknown, failed, unreachable, replaced
+
+        static func < (one: Rank, other: Rank) -> Bool { one.rawValue < other.rawValue }
+    }
+
+    /// Returns the rank of a host, by the last finding or by the last connection, whichever is newer.
+    private func rank(of host: Int, in state: State) -> Rank {
+        let failedAt = state.failedAt[host]
+        let isLastGood = failedAt == nil && host == state.lastGood
+        guard let finding = state.findings[host], finding.at > failedAt ?? 0 else {
+            if failedAt != nil { return .failed }
+            return isLastGood ? .lastGood : .standbyOrUnknown
         }
         switch finding.what {
-        case .primary(let timeline) where hasLeftBehind(timeline): return 5
-        case .primary: return failedAt == nil && host == known.lastGood ? 0 : 1
-        case .standby: return failedAt == nil && host == known.lastGood ? 0 : 2
-        case .unreachable: return 4
+        case .primary(let timeline) where hasLeftBehind(timeline): return .replaced
+        case .primary: return isLastGood ? .lastGood : .primary
+        case .standby: return isLastGood ? .lastGood : .standbyOrUnknown
+        case .unreachable: return .unreachable
         }
     }
 
@@ -180,14 +194,14 @@ final class Cluster: Sendable {
         state.withLock { $0.backends[host] = (backends, askedAt) }
     }
 
-    /// Returns what a backend does that has not responded in time, as far as is known.
+    /// Returns the state of a backend that has not responded in time.
     ///
     /// - Parameters:
     ///   - backend: the process id of the backend; `nil` behind a pooler, which hides it.
     ///   - time: when the response was found to be late, in monotonic nanoseconds. Only later findings count.
     func verdict(on backend: Int32?, of host: Int, since time: UInt64) -> Verdict {
-        guard let known = state.withLock({ $0.backends[host] }), known.askedAt > time else { return .unknown }
-        let found = known.found
+        guard let latest = state.withLock({ $0.backends[host] }), latest.askedAt > time else { return .unknown }
+        let found = latest.found
         guard let backend else { return found.awaitingStandby.isEmpty ? .isBusy : .waitsForStandby }
         guard found.busy.contains(backend) else { return .isIdle }
         return found.awaitingStandby.contains(backend) ? .waitsForStandby : .isBusy

@@ -3,7 +3,7 @@ import Dispatch
 import Storage
 
 /// A connection to the database server that belongs to one executor. It never blocks: it sends exchanges in libpq's
-/// pipeline mode, one after the other. After a failure it reconnects when it is next needed.
+/// pipeline mode, one after the other. After a failure it reconnects before the next exchange.
 ///
 /// ```
 /// run → waiting → sendNext: connect, or send        one exchange is in progress at a time
@@ -11,20 +11,21 @@ import Storage
 ///       tick: overdue and silent exchanges          lose: closes the connection; park: keeps it
 /// ```
 ///
-/// While a commit waits for a lost standby, the connection is parked, and refuses exchanges. A new connection in its
-/// place would soon wait as well, until the server has no connections left.
+/// While a commit waits for a standby that is lost, the connection is *parked*: it stays open, and refuses exchanges.
+/// If new connections took the place of parked ones, their commits would soon wait as well, until the server has no
+/// connections left.
 final class Connection: @unchecked Sendable {
     // Safe: used on its executor only.
 
     typealias Completion = (Result<[Rows], PostgreSQLError>) -> Void
 
-    /// Statements that are sent together and end with one Sync message. Either all succeed, or the error of the first
-    /// one that failed is reported.
+    /// Statements that are sent together, followed by one Sync message. Either all succeed, or the exchange fails with
+    /// the error of the first statement that has failed.
     private struct Exchange {
         let queries: [SQLQuery]
-        /// Monotonic nanoseconds.
+        /// When the exchange fails without a response, in monotonic nanoseconds.
         let deadline: UInt64
-        /// Whether it has nothing to commit, so that it never waits for a standby.
+        /// Whether the exchange has nothing to commit, so that it never waits for a standby.
         var onlyReads = false
         let completion: Completion
 
@@ -51,7 +52,7 @@ final class Connection: @unchecked Sendable {
     /// How long a statement may wait for a lock, in seconds.
     private let lockTimeout: Double
     /// Called after completions, which may have submitted more.
-    private let completionsCalled: () -> Void
+    private let didCallCompletions: () -> Void
     private var state = State.idle
     private var schedule = ReconnectSchedule()
     private var watch: (any DescriptorWatch)?
@@ -84,25 +85,26 @@ final class Connection: @unchecked Sendable {
     private var sentAt: UInt64 = 0
     /// When the response was found to be late; `nil` if it is not.
     private var lateSince: UInt64?
-    /// After how many nanoseconds without a response the server is asked what the connection's backend does.
+    /// After this many nanoseconds a response counts as late, and the ``ClusterWatch`` asks what the backend does.
     private static let patience: UInt64 = 1_000_000_000
     /// Called when projects may have changed: with each notification, and with each new connection, because
-    /// notifications may have been missed. The server sends notifications of earlier commits before the end of an
-    /// exchange's responses (``ProcessNotifyInterrupt`` in PostgreSQL's `postgres.c`), so that this is called before
-    /// the exchange's completion.
+    /// notifications may have been missed. `nil` if the connection need not listen.
+    ///
+    /// The server sends the notifications of earlier commits before the end of an exchange's responses
+    /// (`ProcessNotifyInterrupt` in PostgreSQL's `postgres.c`), so this is called before the exchange's completion.
     var projectsChanged: (() -> Void)?
     /// Whether the owner keeps a transaction open between exchanges.
     var isInTransaction = false
 
     init(
         on executor: any StoreExecutor, _ connector: Connector, _ configuration: PostgreSQLConfiguration,
-        lockTimeout: Double, completionsCalled: @escaping () -> Void
+        lockTimeout: Double, didCallCompletions: @escaping () -> Void
     ) {
         self.executor = executor
         self.lockTimeout = lockTimeout
         self.connector = connector
         self.configuration = configuration
-        self.completionsCalled = completionsCalled
+        self.didCallCompletions = didCallCompletions
     }
 
     deinit {
@@ -183,7 +185,7 @@ final class Connection: @unchecked Sendable {
             failWaiting(error)
             if closesWhenIdle { shutDown() }
         }
-        completionsCalled()
+        didCallCompletions()
     }
 
     private func watch(_ handle: Handle) throws(PostgreSQLError) -> any DescriptorWatch {
@@ -283,7 +285,7 @@ final class Connection: @unchecked Sendable {
         guard PQconsumeInput(handle.pointer) == 1 else {
             receive(handle)
             lose(error ?? lastError(handle))
-            return completionsCalled()
+            return didCallCompletions()
         }
         takeNotifications(handle)
         if watch?.awaitsWriting == true { flush(handle) }
@@ -291,7 +293,7 @@ final class Connection: @unchecked Sendable {
         if case .open(let open) = state, open === handle, PQstatus(handle.pointer) == CONNECTION_BAD {
             lose(error ?? lastError(handle))
         }
-        completionsCalled()
+        didCallCompletions()
     }
 
     /// Takes the results that have arrived.
@@ -344,7 +346,8 @@ final class Connection: @unchecked Sendable {
     /// Ends the exchange in progress, whose results have been received up to the Sync.
     private func finish(_ handle: Handle) {
         let status = PQtransactionStatus(handle.pointer)
-        if status == PQTRANS_INERROR || status == PQTRANS_INTRANS && !isInTransaction {
+        let isUnexpectedlyOpen = status == PQTRANS_INTRANS && !isInTransaction
+        if status == PQTRANS_INERROR || isUnexpectedlyOpen {
             guard !isRollingBack else { return lose(error ?? lastError(handle)) }
             // A failed transaction skipped its COMMIT. The error stays for the completion.
             isRollingBack = true
@@ -357,8 +360,8 @@ final class Connection: @unchecked Sendable {
         isRollingBack = false
         // The server was replaced during the exchange: its data may be stale, and its commits may be lost.
         guard !configuration.cluster.hasLeftBehind(handle.timeline) else { return lose(.leftBehind) }
-        // A commit that succeeds with a warning may be lost: its wait for the standby was cancelled, or a node of a
-        // distributed database has not confirmed it.
+        // A commit that succeeds with a warning may be lost: the wait for the standby was cancelled, or a node of a
+        // distributed database has not confirmed the commit.
         if error == nil, let warning = handle.warning, current?.commits == true { error = .inDoubt(warning) }
         if let error, PoolerDetection.states.contains(error.state) { configuration.foundPooler() }
         let result: Result<[Rows], PostgreSQLError> = error.map { .failure($0) } ?? .success(rows)
@@ -384,6 +387,7 @@ final class Connection: @unchecked Sendable {
 
     // MARK: Failing
 
+    /// Returns libpq's last error of a connection.
     private func lastError(_ handle: Handle) -> PostgreSQLError {
         PostgreSQLError(connection: PostgreSQLError.line(String(cString: PQerrorMessage(handle.pointer))))
     }
@@ -402,23 +406,27 @@ final class Connection: @unchecked Sendable {
         failWaiting(error)
     }
 
+    /// Fails the exchanges that were not sent.
     private func failWaiting(_ error: PostgreSQLError) {
         let failed = waiting
         waiting = []
         for exchange in failed { exchange.completion(.failure(error)) }
     }
 
-    /// Schedules a check for overdue exchanges, every 250 ms while there are exchanges.
+    /// The time between two ticks, in seconds.
+    private static let tickInterval = 0.25
+
+    /// Schedules the next tick. There are ticks only while there are exchanges.
     private func tickSoon() {
         guard !isTicking else { return }
         isTicking = true
-        DispatchQueue.global().asyncAfter(deadline: .now() + 0.25) { [weak self] in
+        DispatchQueue.global().asyncAfter(deadline: .now() + Self.tickInterval) { [weak self] in
             guard let self else { return }
             executor.submit { self.tick() }
         }
     }
 
-    /// Looks for exchanges that are overdue or get no response, and for the state of a parked commit.
+    /// Checks for exchanges that are overdue or get no response, and checks the state of a parked commit.
     private func tick() {
         isTicking = false
         guard isBusy else { return }
@@ -429,11 +437,11 @@ final class Connection: @unchecked Sendable {
         if let current, now > current.deadline {
             // The server may still execute it, so nothing else must be sent on this connection.
             if current.onlyReads { lose(late) } else { park(late) }
-            return completionsCalled()
+            return didCallCompletions()
         }
         if case .open(let handle) = state, current != nil, let error = silence(of: handle) {
             lose(error)
-            return completionsCalled()
+            return didCallCompletions()
         }
         guard case .connecting = state else { return }
         let time = now
@@ -441,13 +449,14 @@ final class Connection: @unchecked Sendable {
         guard !overdue.isEmpty else { return }
         waiting.removeAll { time > $0.deadline }
         for exchange in overdue { exchange.completion(.failure(late)) }
-        completionsCalled()
+        didCallCompletions()
     }
 
     // MARK: Connections that were cut without an error
 
-    /// Returns why the exchange in progress will get no response, as far as can be known: another server has become the
-    /// primary, or the server responds to the ``ClusterWatch`` and its backend for this connection is idle or gone.
+    /// Returns why the exchange in progress will get no response; `nil` if a response may still come. There are two
+    /// reasons: another server has become the primary, or the server responds to the ``ClusterWatch`` that its backend
+    /// for this connection is idle or gone.
     private func silence(of handle: Handle) -> PostgreSQLError? {
         let cluster = configuration.cluster
         if cluster.hasLeftBehind(handle.timeline) { return .leftBehind }
@@ -464,6 +473,7 @@ final class Connection: @unchecked Sendable {
         return PostgreSQLError(connection: "the connection was cut without a word")
     }
 
+    /// Ends the lateness of a response, because it has arrived or will not arrive any more.
     private func noteResponse() {
         guard lateSince != nil else { return }
         lateSince = nil
@@ -475,8 +485,8 @@ final class Connection: @unchecked Sendable {
     private static let parked = PostgreSQLError(
         state: "57014", message: "an earlier change still waits for a synchronous standby")
 
-    /// Reports that the exchange in progress has failed, but keeps the connection until its commit has ended. An
-    /// exchange without statements takes its place, to receive the results.
+    /// Fails the exchange in progress, but keeps the connection until its commit has ended. An exchange without
+    /// statements takes its place, to receive the results.
     private func park(_ error: PostgreSQLError) {
         guard let exchange = current else { return }
         parkedAt = now
@@ -492,7 +502,7 @@ final class Connection: @unchecked Sendable {
         guard case .open(let handle) = state else { return lose(error) }
         let cluster = configuration.cluster
         let backend = configuration.usesPooler ? nil : PQbackendPID(handle.pointer)
-        // If the watch gets no answer, the server may have stopped, and another one may have become the primary.
+        // If the watch gets no response, the server may have stopped, and another server may have become the primary.
         let longestDoubt: UInt64 = cluster.isSynchronous ? 10_000_000_000 : 2_000_000_000
         switch cluster.verdict(on: backend, of: handle.host, since: time) {
         case _ where cluster.hasLeftBehind(handle.timeline): lose(.leftBehind)
@@ -500,6 +510,6 @@ final class Connection: @unchecked Sendable {
         case .unknown where now &- time < longestDoubt: return
         case .unknown, .isBusy, .isIdle: lose(error)
         }
-        completionsCalled()
+        didCallCompletions()
     }
 }

@@ -6,13 +6,17 @@ import Synchronization
 /// Opens connections on its own threads: name resolution, the TLS handshake and SCRAM's key derivation would block an
 /// event loop.
 ///
-/// It uses libpq's blocking interface, because only that one applies `connect_timeout`. It tries the hosts of a
-/// connection string itself, in the order of the ``Cluster``: libpq would begin with the first host each time, and
-/// accept a former primary that another one has replaced.
+/// The connector uses libpq's blocking interface, because only the blocking one applies `connect_timeout`. It tries the
+/// hosts of a connection string itself, in the order of the ``Cluster``. libpq would begin with the first host each
+/// time, and would accept a former primary that was replaced.
 final class Connector: Sendable {
     private let configuration: PostgreSQLConfiguration
-    /// The threads. Their number limits how many connections are opened at the same time.
-    private let queues = (0..<8).map { DispatchQueue(label: "postgresql-connector-\($0)", qos: .userInitiated) }
+    /// The maximum number of connections that are opened at the same time.
+    private static let concurrency = 8
+    /// A queue for each connection that is opened at the same time.
+    private let queues = (0..<concurrency).map {
+        DispatchQueue(label: "postgresql-connector-\($0)", qos: .userInitiated)
+    }
     /// Counts connections, to distribute them over the queues.
     private let next = Atomic<Int>(0)
 
@@ -35,16 +39,16 @@ final class Connector: Sendable {
         }
     }
 
-    /// Makes prepared statements keep a plan that finds rows by their keys.
+    /// Sets how PostgreSQL plans prepared statements: a statement keeps a plan that finds rows by their keys.
     ///
-    /// - `plan_cache_mode`: by default PostgreSQL plans a statement again at each execution as long as it estimates
-    ///   that to be cheaper. For lookups of few users it always does, which doubles their cost.
+    /// - `plan_cache_mode`: by default PostgreSQL plans a statement again at each execution if it estimates the new
+    ///   plan to be cheaper. For lookups of few users it always does, which doubles their cost.
     /// - `enable_seqscan`: a plan that was made for a small table reads the whole table, even after an import has
     ///   filled it, until the table is analyzed. Without sequential scans the plan uses the key.
     /// - `jit`: statements that must read a whole table still do, but at an estimated cost so high that PostgreSQL
     ///   would compile them.
     ///
-    /// Not with Citus, which needs the values to plan a statement, and whose nodes plan by themselves.
+    /// Not set with Citus, which needs the values to plan a statement, and whose nodes plan by themselves.
     private static let planning = """
         SELECT set_config(name, value, false)
         FROM (VALUES ('plan_cache_mode', 'force_generic_plan'), ('enable_seqscan', 'off'), ('jit', 'off'))
@@ -52,7 +56,7 @@ final class Connector: Sendable {
         WHERE NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')
         """
 
-    /// Connects and blocks until done.
+    /// Opens a connection, applies the settings of the session, and enters pipeline mode. Blocks until done.
     private func connect(lockTimeout: Double, _ listens: Bool) throws(PostgreSQLError) -> Handle {
         let handle = try Self.open(configuration)
         // Behind a pooler statements are planned each time.
@@ -69,8 +73,10 @@ final class Connector: Sendable {
         return handle
     }
 
-    /// Opens a connection in blocking mode, for the start of the store, commands and listeners: to the first server
-    /// that accepts it and was not left behind.
+    /// Opens a connection in blocking mode, to the first server that accepts it and was not replaced by another
+    /// primary. Used directly at the start of the store, by commands, and by listeners.
+    ///
+    /// - Throws: the errors of all servers that were tried.
     static func open(_ configuration: PostgreSQLConfiguration) throws(PostgreSQLError) -> Handle {
         let string = ConnectionString(configuration.url)
         guard string.isWellFormed else {
@@ -81,17 +87,19 @@ final class Connector: Sendable {
         let cluster = configuration.cluster
         var failures: [String] = []
         var triedAt: [Int: UInt64] = [:]
-        /// Returns the next host to try: one that was not tried yet, or one that has become the primary since it was
-        /// tried.
+        /// Returns the next host to try: a host that was not tried yet, or one that has become the primary since it was
+        /// tried. A failover during the attempts may cause the second case, at most once for each host.
         func next() -> Int? {
-            cluster.order(of: hosts.count).first { number in
-                triedAt[number].map { failures.count < 2 * hosts.count && cluster.isPrimary(number, since: $0) } ?? true
+            let mayRepeat = failures.count < 2 * hosts.count
+            return cluster.order(of: hosts.count).first { number in
+                guard let time = triedAt[number] else { return true }
+                return mayRepeat && cluster.isPrimary(number, since: time)
             }
         }
         while let number = next() {
             triedAt[number] = DispatchTime.now().uptimeNanoseconds
             do throws(PostgreSQLError) {
-                let handle = try open(configuration, hosts[number], number)
+                let handle = try openHost(hosts[number], number, configuration)
                 guard !cluster.hasLeftBehind(handle.timeline) else { throw .leftBehind }
                 cluster.didConnect(to: number)
                 return handle
@@ -104,26 +112,28 @@ final class Connector: Sendable {
         throw PostgreSQLError(connection: failures.joined(separator: "; "))
     }
 
-    /// How long a server may take for each step of making a connection, in seconds. Short, because a server may be gone
-    /// without an error, and lookups fail until this or another one responds.
+    /// Returns how long a server may take for each step of opening a connection, in seconds. Short, because a server
+    /// may be gone without an error, and lookups fail until this or another server responds.
     private static func patience(_ configuration: PostgreSQLConfiguration) -> Double {
         ConnectionString(configuration.url).hosts.count > 1 ? 2 : 3
     }
 
-    /// The same for connections that do not serve requests (watches and listeners), and for responses on them.
+    /// How long a server may take to open a connection of a watch or listener, and to respond on it, in seconds.
     static let watchPatience = 2.0
 
     /// Opens a connection to one server.
     ///
-    /// - Parameter forWatch: whether to accept a server of any role; otherwise it must have the role that the
-    ///   connection string demands (`target_session_attrs`).
-    static func open(
-        _ configuration: PostgreSQLConfiguration, _ host: ConnectionString.Host, _ number: Int, forWatch: Bool = false
+    /// - Parameters:
+    ///   - number: the index of the server in the connection string.
+    ///   - forWatch: whether to accept a server of any role. Otherwise the server must have the role that the
+    ///     connection string demands (`target_session_attrs`).
+    static func openHost(
+        _ host: ConnectionString.Host, _ number: Int, _ configuration: PostgreSQLConfiguration, forWatch: Bool = false
     ) throws(PostgreSQLError) -> Handle {
         let patience = forWatch ? watchPatience : Self.patience(configuration)
         let waitsForever = ConnectionString(configuration.url).waitsForever
-        // The connection string is the value of `dbname`. Later settings override earlier ones: those before it are
-        // defaults, and those after it cannot be changed by the string.
+        // The connection string is the value of `dbname`. Later settings override earlier ones, so settings before
+        // `dbname` are defaults, and the string cannot change settings after `dbname`.
         let parameters =
             [
                 ("connect_timeout", "\(Int(patience))"), ("keepalives_idle", "5"), ("keepalives_interval", "2"),
@@ -151,8 +161,8 @@ final class Connector: Sendable {
         }
         try handle.inspect(configuration, within: patience)
         guard !configuration.usesPooler else { return handle }
-        // The client's own time-out is shorter. These limits end statements and transactions that the client has given
-        // up. Behind a pooler they would also apply to other clients.
+        // These limits end statements and transactions that this client has given up, after its own, shorter time-out.
+        // Behind a pooler the limits would also apply to other clients.
         let milliseconds = PostgreSQLConfiguration.milliseconds(configuration.statementTimeout)
         try handle.query(
             """

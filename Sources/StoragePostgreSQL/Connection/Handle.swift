@@ -4,14 +4,14 @@ import Glibc
 
 /// Owns a connection of libpq, which only one thread at a time may use.
 ///
-/// The methods here block. They are used before a ``Connection`` takes the handle into pipeline mode, by commands, and
-/// by ``ClusterWatch`` and ``ChangeListener``, which have threads of their own.
+/// All methods block. They are used before a ``Connection`` takes the handle over, by commands, and by ``ClusterWatch``
+/// and ``ChangeListener``, which have threads of their own.
 final class Handle: @unchecked Sendable {
     // Safe: the connector passes it to the executor of one session, and keeps no reference.
     let pointer: OpaquePointer
     /// The index of the server in the connection string.
     let host: Int
-    /// `nil` if the server has no timeline that can be compared: a standby, or one behind a pooler.
+    /// The timeline of the server; `nil` if it cannot be compared, because the server is a standby or behind a pooler.
     fileprivate(set) var timeline: Cluster.Timeline?
     /// Whether the server accepts writes, as far as it tells.
     fileprivate(set) var isPrimary = false
@@ -42,13 +42,14 @@ final class Handle: @unchecked Sendable {
 }
 
 extension Handle {
-    /// Asks the server for its role, timeline and standbys, and notes the answers in the ``Cluster``. If the role must
-    /// not call the functions for this, the server is not taken for a primary.
+    /// Asks the server for its role, timeline and standbys, and notes the response in the ``Cluster``. If the database
+    /// role lacks the rights for this query, the server counts as a standby.
     ///
-    /// - Parameter seconds: how long it may take.
+    /// - Parameter seconds: how long the server may take.
+    /// - Throws: an error if the server does not respond in time.
     func inspect(_ configuration: PostgreSQLConfiguration, within seconds: Double) throws(PostgreSQLError) {
         guard let row = try inspection(within: seconds) else { return }
-        // A pooler gives the client another process id than that of the backend that serves the query.
+        // A pooler gives its clients another process id than that of the backend that serves the query.
         if !configuration.usesPooler, row[0] != String(PQbackendPID(pointer)) { configuration.foundPooler() }
         isPrimary = row.count == 4 && row[3] != nil
         guard isPrimary else { return }
@@ -82,7 +83,7 @@ extension Handle {
         return isNotified
     }
 
-    /// Runs the query of ``inspect(_:within:)``; if the server refuses, only asks for the process id.
+    /// Runs the query of ``inspect(_:within:)``. If the server refuses the query, asks only for the process id.
     private func inspection(within seconds: Double) throws(PostgreSQLError) -> [String?]? {
         do throws(PostgreSQLError) {
             return try query(Self.inspection, within: seconds).first
@@ -101,7 +102,9 @@ extension Handle {
                 AND current_setting('synchronous_commit') NOT IN ('off', 'local') END
         """
 
-    /// Executes statements like ``execute(_:)``, and gives up after a number of seconds.
+    /// Executes statements like ``execute(_:)``, but gives up after a number of seconds.
+    ///
+    /// - Throws: the first error of the server, or an error of the connection if the server does not respond in time.
     @discardableResult
     func query(_ sql: String, within seconds: Double) throws(PostgreSQLError) -> [[String?]] {
         guard PQsendQuery(pointer, sql) == 1 else { throw lastError }
@@ -109,15 +112,8 @@ extension Handle {
         var rows: [[String?]] = []
         var failure: PostgreSQLError?
         while true {
-            while PQisBusy(pointer) == 1 {
-                let left = Int64(bitPattern: end.uptimeNanoseconds &- DispatchTime.now().uptimeNanoseconds) / 1_000_000
-                guard left > 0 else {
-                    throw PostgreSQLError(connection: "it has not responded within \(seconds) seconds")
-                }
-                var descriptor = pollfd(fd: PQsocket(pointer), events: Int16(POLLIN), revents: 0)
-                guard poll(&descriptor, 1, Int32(clamping: left)) <= 0 || PQconsumeInput(pointer) == 1 else {
-                    throw lastError
-                }
+            guard try waitForResult(until: end) else {
+                throw PostgreSQLError(connection: "it has not responded within \(seconds) seconds")
             }
             guard let result = PQgetResult(pointer) else { break }
             defer { PQclear(result) }
@@ -128,6 +124,20 @@ extension Handle {
         }
         if let failure { throw failure }
         return rows
+    }
+
+    /// Blocks until `PQgetResult` would not block.
+    ///
+    /// - Returns: `false` if the time is over.
+    private func waitForResult(until end: DispatchTime) throws(PostgreSQLError) -> Bool {
+        while PQisBusy(pointer) == 1 {
+            let left = Int64(bitPattern: end.uptimeNanoseconds &- DispatchTime.now().uptimeNanoseconds) / 1_000_000
+            guard left > 0 else { return false }
+            var descriptor = pollfd(fd: PQsocket(pointer), events: Int16(POLLIN), revents: 0)
+            let hasInput = poll(&descriptor, 1, Int32(clamping: left)) > 0
+            if hasInput, PQconsumeInput(pointer) != 1 { throw lastError }
+        }
+        return true
     }
 
     private var lastError: PostgreSQLError {

@@ -1,7 +1,7 @@
 import Storage
 
-/// A parameter of a statement in PostgreSQL's binary format: the format that the `*recv` functions of PostgreSQL's
-/// types read. Integers are in network byte order, texts in UTF-8.
+/// A parameter of a statement in PostgreSQL's binary format, which the `*recv` functions of PostgreSQL's types read.
+/// Integers are in network byte order, and texts are in UTF-8.
 ///
 /// ```
 /// array    dimensions 4 | has NULL 4 | element type 4 | count 4 | first index 4 | elements
@@ -10,7 +10,7 @@ import Storage
 struct Parameter {
     /// The object id of the parameter's type.
     let type: UInt32
-    /// `nil` is NULL.
+    /// The value in binary format; `nil` for NULL.
     let bytes: [UInt8]?
 
     // Object ids of types and of their arrays, from PostgreSQL's `pg_type.dat`.

@@ -29,25 +29,26 @@ struct PostgreSQLError: Error, CustomStringConvertible {
         message.split(whereSeparator: \.isNewline).joined(separator: "; ")
     }
 
-    /// The reaction that can make the operation succeed.
+    /// The reaction with which the operation may succeed.
     enum Remedy {
-        /// Another writer has changed a record since it was read: read and apply the rules again.
+        /// Read and apply the rules again, because another writer has changed a record since it was read.
         case applyAgain
-        /// Serialization failure or deadlock: run the same transaction again.
+        /// Run the same transaction again, after a serialization failure or a deadlock.
         case retry
-        /// Reconnect; a failover may have made another server the primary.
+        /// Reconnect, because a failover may have made another server the primary.
         case reconnect
         case none
     }
 
-    /// SQLSTATE of a version conflict: a row is no longer the one that was read. Statements of this module raise it by
-    /// dividing by zero.
+    /// SQLSTATE of a version conflict: a row has changed since it was read. Statements of this module raise the error
+    /// by dividing by zero, which aborts the transaction without another round trip.
     static let versionConflict = "22012"
 
-    /// SQLSTATE of a feature that is not supported. This module raises it for tables of a newer release, for example.
+    /// SQLSTATE of a feature that is not supported. Also used by this module, for example for tables of a newer
+    /// release.
     static let unsupported = "0A000"
 
-    /// SQLSTATE of a missing privilege of the role. Also raised by this module.
+    /// SQLSTATE of a missing privilege of the role. Also used by this module.
     static let insufficientPrivilege = "42501"
 
     /// The error for a server that still acts as primary although another one has become the primary of its cluster.
@@ -76,18 +77,19 @@ struct PostgreSQLError: Error, CustomStringConvertible {
         }
     }
 
-    /// Whether the fault may lie in the data of one change, so that others may succeed without it.
+    /// Whether the data of one change may be the cause, so that other changes may succeed without it.
     var mayConcernOneChange: Bool {
         ["21", "22", "23", "54"].contains { state.hasPrefix($0) } && state != Self.versionConflict
     }
 
-    /// Whether the error may come from one node of a distributed database, so that it does not concern all users. The
+    /// Whether the error may come from one node of a distributed database. Then it does not concern all users, and the
     /// connection itself still works.
     var mayConcernOneNode: Bool { state.hasPrefix("08") || state.hasPrefix("57P") }
 
-    /// Whether the error concerns some users only, so that changes of others may succeed.
+    /// Whether the error concerns some users only, so that changes of other users may succeed.
     func concernsSomeUsers(isDistributed: Bool) -> Bool {
-        state == Self.lockNotAvailable || isDistributed && (mayConcernOneNode || state == Self.outcomeUnknown)
+        if state == Self.lockNotAvailable { return true }
+        return isDistributed && (mayConcernOneNode || state == Self.outcomeUnknown)
     }
 
     var description: String {

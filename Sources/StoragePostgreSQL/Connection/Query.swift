@@ -1,26 +1,27 @@
 import Bucketing
 import Storage
 
-/// An SQL statement of this store with parameters (`$1`). Calling it with values makes a query of it.
+/// An SQL statement of this store with parameters (`$1`). Calling the statement with values returns a query.
 struct Statement: Sendable {
     /// The name under which each connection prepares it once.
     let name: String
     private let text: @Sendable () -> String
 
-    /// - Parameter sql: put together only when the statement is prepared, and each time behind a pooler.
+    /// - Parameter sql: evaluated only when the statement is prepared, and for each query behind a pooler.
     init(_ name: String, _ sql: @autoclosure @escaping @Sendable () -> String) {
         self.name = name
         text = sql
     }
 
+    /// The text of the statement.
     var sql: String { text() }
 
     func callAsFunction(_ parameters: SQLValue...) -> SQLQuery { query(parameters) }
 
     func query(_ parameters: [SQLValue]) -> SQLQuery { SQLQuery(name: name, text: text, parameters) }
 
-    /// The statement with a check that it affects as many rows as its first parameter has elements. If it does not, the
-    /// statement and its transaction fail with ``PostgreSQLError/versionConflict``.
+    /// The statement with a check that it affects as many rows as its first parameter has elements. If the numbers
+    /// differ, the statement and its transaction fail with ``PostgreSQLError/versionConflict``.
     var guarded: Statement {
         Statement(
             "\(name)_guarded",
@@ -47,7 +48,7 @@ struct Statement: Sendable {
     ///
     /// - Parameters:
     ///   - lockTimeout: how long a statement may wait for a lock, in seconds.
-    ///   - timeout: how long it may take, and how long the session may be idle, in seconds.
+    ///   - timeout: how long a statement may take, and how long the session may be idle, in seconds.
     static func limits(lockTimeout: Double, timeout: Double) -> SQLQuery {
         limits(
             .text("\(PostgreSQLConfiguration.milliseconds(lockTimeout))"),
@@ -61,7 +62,7 @@ extension SQLQuery {
         SQLQuery("\(name)_locked", "\(sql) FOR UPDATE", parameters)
     }
 
-    /// A statement about all rows that have one of the keys.
+    /// Returns a statement about all rows that have one of the keys.
     ///
     /// - Parameters:
     ///   - keys: the values of the key columns of each row; at least one key.
@@ -78,14 +79,14 @@ extension SQLQuery {
             types.enumerated().map { index, type in SQLValue.column(keys.lazy.map { $0[index] }, type) })
     }
 
-    /// A statement about all rows of users.
+    /// Returns a statement about all rows of some users.
     static func each(
         _ rows: KeyedRows, of users: some Sequence<Identifier>, _ action: KeyedRows.Action = .select
     ) -> SQLQuery {
         each(rows, users.map { [.text($0)] }, action)
     }
 
-    /// Inserts rows, in their order; see ``StoredTable/conflict``.
+    /// Returns a statement that inserts rows, in their order; see ``StoredTable/conflict``.
     static func insert(_ rows: [[SQLValue]], into table: StoredTable) -> SQLQuery {
         let columns = table.insertedColumns.enumerated().map { index, column in
             SQLValue.column(rows.lazy.map { $0[index] }, column.type)
@@ -99,7 +100,7 @@ extension Statement {
     fileprivate static let inserts = Dictionary(
         uniqueKeysWithValues: StoredTable.allCases.map { ($0, insert(into: $0)) })
 
-    /// Inserts rows whose columns are given as arrays.
+    /// Returns a statement that inserts rows whose columns are given as arrays.
     fileprivate static func insert(into table: StoredTable) -> Statement {
         let columns = table.insertedColumns
         let names = columns.map(\.name).joined(separator: ", ")
@@ -140,8 +141,8 @@ extension KeyedRows {
         guard case .select = action else {
             return sql(action, from: "\(table) USING \(asked)", where: "\(isAsked) AND \(any)")
         }
-        // A plain join that was planned for a small table would read all rows of the users. Citus plans each time, so
-        // there the plain join is good enough.
+        // A plain join that was planned for a small table would read all rows of the users. Citus plans at each
+        // execution, so with Citus the plain join is good enough.
         return isDistributed
             ? sql(action, from: "\(asked) JOIN \(table) ON \(isAsked)", where: any)
             : "SELECT found.* FROM \(asked) CROSS JOIN LATERAL (\(sql(action, where: isAsked)) OFFSET 0) AS found"
@@ -149,6 +150,7 @@ extension KeyedRows {
 }
 
 extension StoredTable.ColumnType {
+    /// The type of an array of values of the column.
     fileprivate var array: String {
         switch self {
         case .text: "text[]"
@@ -160,7 +162,7 @@ extension StoredTable.ColumnType {
 }
 
 extension SQLValue {
-    /// The values of one column as an array.
+    /// Returns the values of one column as an array.
     static func column(_ values: some Collection<SQLValue>, _ type: StoredTable.ColumnType) -> SQLValue {
         switch type {
         case .text: .texts(values.map { if case .text(let text) = $0 { text } else { nil } })

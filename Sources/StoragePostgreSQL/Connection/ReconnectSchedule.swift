@@ -1,5 +1,5 @@
 /// Determines when a connection may be opened again after a failure. The pause doubles up to a limit, so that a server
-/// that restarts is not overloaded. The caller passes the time in.
+/// that restarts is not overloaded. Reads no clock: the caller passes times in monotonic nanoseconds.
 struct ReconnectSchedule {
     /// The first pause, in nanoseconds.
     static let shortest: UInt64 = 50_000_000

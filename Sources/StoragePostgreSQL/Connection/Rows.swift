@@ -2,14 +2,14 @@ import CPostgreSQL
 import Storage
 
 /// The rows that a statement returned, in PostgreSQL's binary format. The bytes are not trusted: a value with an
-/// unexpected format reads as zero or empty.
+/// unexpected format is read as zero or empty.
 final class Rows: RandomAccessCollection, @unchecked Sendable {
     // Safe: libpq does not change a result.
     private let result: OpaquePointer
     let count: Int
     private let columns: Int32
 
-    /// - Parameter result: owned from now on.
+    /// - Parameter result: a result of libpq, which this object owns from now on.
     init(_ result: OpaquePointer) {
         self.result = result
         count = Int(PQntuples(result))

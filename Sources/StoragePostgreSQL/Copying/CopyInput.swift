@@ -4,7 +4,7 @@ import Storage
 /// The input of `COPY … FROM STDIN (FORMAT binary)`,
 /// <https://www.postgresql.org/docs/15/sql-copy.html#id-1.9.3.55.9.4>.
 struct CopyInput {
-    /// Begins with the signature, and empty flags and extension of the header.
+    /// The input so far. It begins with the signature, followed by empty flags and an empty extension of the header.
     private var bytes: [UInt8] = Array("PGCOPY\n".utf8) + [0xFF, 0x0D, 0x0A, 0] + [UInt8](repeating: 0, count: 8)
 
     /// Begins a row, whose values are appended next.
@@ -38,7 +38,9 @@ struct CopyInput {
         }
     }
 
-    /// The input with its end.
+    /// Ends the input.
+    ///
+    /// - Returns: the bytes to send.
     consuming func end() -> [UInt8] {
         append(UInt16.max)
         return bytes
@@ -50,7 +52,7 @@ struct CopyInput {
 }
 
 extension StoredTable {
-    /// Whether PostgreSQL stores the rows in the table `tallies`, as summands.
+    /// Whether PostgreSQL stores the rows as summands in the table `tallies`; see ``TallyRow``.
     var isTally: Bool { self == .variationUsers || self == .variationGoals }
 
     /// The table and columns that rows are inserted into.
@@ -65,7 +67,7 @@ extension StoredTable {
 }
 
 extension CopiedRow {
-    /// Whether the row comes before another one in the order of keys.
+    /// Whether the row comes before another row in the order of keys.
     func precedes(_ other: CopiedRow, in table: StoredTable) -> Bool { compareKey(other, in: table) < 0 }
 
     /// Appends the row with the columns of ``StoredTable/target``.
@@ -83,7 +85,7 @@ extension CopiedRow {
         }
     }
 
-    /// The row has: user, profile, expiry, attributes.
+    /// Appends a user. The row has: user, profile, expiry, attributes.
     private func appendUser(to input: inout CopyInput) {
         input.beginRow(columns: 6)
         input.append(values[0], as: .text)
@@ -96,7 +98,7 @@ extension CopiedRow {
         input.append(values[3], as: .bytes)
     }
 
-    /// The row has: experiment, variation, period, day, four counts.
+    /// Appends a tally of users. The row has: experiment, variation, period, day, four counts.
     private func appendUserTally(to input: inout CopyInput) {
         input.beginRow(columns: 7)
         input.append(values[0], as: .text)
@@ -109,7 +111,8 @@ extension CopiedRow {
         input.append(.doubles([Double](repeating: 0, count: 10)))
     }
 
-    /// The row has: experiment, goal, variation, day, four counts, ten doubles, a fifth count. Goals have no period.
+    /// Appends a tally of a goal. The row has: experiment, goal, variation, day, four counts, ten doubles, a fifth
+    /// count. Goals have no period.
     private func appendGoalTally(to input: inout CopyInput) {
         input.beginRow(columns: 7)
         input.append(values[0], as: .text)
@@ -122,7 +125,7 @@ extension CopiedRow {
         input.append(.doubles(values[8..<18].map(\.double)))
     }
 
-    /// The sum of tallies as a row of the table for users or for goals.
+    /// Encodes the sum of tallies as a row of the table for users or for goals.
     init(_ row: TallyRow, in table: StoredTable) {
         let key = row.key
         func text(_ identifier: Identifier?) -> CopiedValue { .text(Array((identifier?.string ?? "").utf8)) }
@@ -150,7 +153,7 @@ extension SQLValue {
         }
     }
 
-    /// One column of rows as an array.
+    /// Returns one column of rows as an array.
     static func values(_ rows: [CopiedRow], at index: Int, _ type: StoredTable.ColumnType) -> SQLValue {
         type == .text
             ? .texts(rows.map { $0.values[index] == .null ? nil : $0.values[index].string })

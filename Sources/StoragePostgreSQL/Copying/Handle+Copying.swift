@@ -1,14 +1,15 @@
 import CPostgreSQL
 import Storage
 
-/// What a copy and the start of a store do with a connection in blocking mode.
+/// Statements with parameters, and `COPY`, on a connection in blocking mode. Used by copies and at the start of a
+/// store.
 extension Handle {
-    /// Executes a query that all stores have in common.
+    /// Executes a query of `Storage`, which all stores have in common, and ignores its rows.
     func run(_ query: SQLQuery) throws(PostgreSQLError) {
         _ = try self.query(query.sql, query.parameters)
     }
 
-    /// Executes a statement with parameters and blocks until done; before the connection is in pipeline mode.
+    /// Executes a statement with parameters, and blocks until done. Not for connections in pipeline mode.
     func query(_ sql: String, _ values: [SQLValue] = []) throws(PostgreSQLError) -> Rows {
         let parameters = values.map { Parameter($0) }
         let types = parameters.map { Oid($0.type) }
@@ -48,10 +49,14 @@ extension Handle {
     }
 
     /// Makes a sequence continue after a number.
+    ///
+    /// - Parameter sequence: an SQL expression for the name of the sequence.
     func setSequence(_ sequence: String, to last: Int64) throws(PostgreSQLError) {
         _ = try query("SELECT setval(\(sequence), greatest($1, 1), $1 > 0)", [.integer(last)])
     }
 
+    /// Returns a successful result.
+    ///
     /// - Throws: the error that the result reports.
     private func checked(_ result: OpaquePointer?) throws(PostgreSQLError) -> OpaquePointer {
         guard let result else {

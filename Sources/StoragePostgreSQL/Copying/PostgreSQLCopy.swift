@@ -16,7 +16,8 @@ public final class PostgreSQLCopy: CopyTarget {
 
     /// Opens the source of a copy, which servers may use at the same time.
     ///
-    /// - Throws: ``DatabaseError`` if it is not of this release's version.
+    /// - Throws: ``DatabaseError`` if the database cannot be reached, is not of this release's version, or is itself
+    ///   the target of an incomplete copy.
     public static func source(url: String) throws(DatabaseError) -> PostgreSQLCopy {
         try open(url) { handle throws(PostgreSQLError) in
             try Schema.expectCurrent(handle)
@@ -26,7 +27,7 @@ public final class PostgreSQLCopy: CopyTarget {
 
     /// Opens the target of a copy; creates its tables if they are missing.
     ///
-    /// - Throws: ``DatabaseError``
+    /// - Throws: ``DatabaseError`` if the database cannot be reached, or is of a newer release.
     public static func target(url: String) throws(DatabaseError) -> PostgreSQLCopy {
         try open(url) { handle throws(PostgreSQLError) in _ = try Schema.migrate(handle, distributes: false) }
     }
@@ -35,7 +36,7 @@ public final class PostgreSQLCopy: CopyTarget {
         _ url: String, _ prepare: (Handle) throws(PostgreSQLError) -> Void
     ) throws(DatabaseError) -> PostgreSQLCopy {
         var configuration = PostgreSQLConfiguration(url: url)
-        // There may be a pooler: use no prepared statements and no settings of the session.
+        // There may be a pooler, so neither prepared statements nor settings of the session are used.
         configuration.isPooled = true
         do throws(PostgreSQLError) {
             let handle = try Connector.open(configuration)
@@ -53,10 +54,10 @@ public final class PostgreSQLCopy: CopyTarget {
         let keys = table.keyNames.joined(separator: ", ")
         let places = (1...table.keyCount).map { "$\($0)" }.joined(separator: ", ")
         var conditions = row == nil ? [] : ["(\(keys)) > (\(places))"]
-        // Users with neither a profile nor attributes have rows because other tables refer to them.
+        // Users without a profile and attributes are left out. They have rows because other tables refer to them.
         if table == .users { conditions.append("(profile IS NOT NULL OR attributes IS NOT NULL)") }
         let condition = conditions.isEmpty ? "" : "WHERE \(conditions.joined(separator: " AND ")) "
-        // In a row without a profile, `expires_at` is only a mark for the sweep; see ``ProfileRecord/maybeEmpty``.
+        // In a row without a profile, `expires_at` is only a mark for sweeps; see ``ProfileRecord/maybeEmpty``.
         let columns = table.columnNames.map { $0 == "expires_at" ? "CASE WHEN profile IS NOT NULL THEN \($0) END" : $0 }
         let rows = try handle.query(
             "SELECT \(columns.joined(separator: ", ")) FROM \(table.rawValue) \(condition)"
@@ -65,8 +66,7 @@ public final class PostgreSQLCopy: CopyTarget {
         return rows.map { CopiedRow($0, of: table) }
     }
 
-    /// Adds up the tallies of one experiment after the other. Returns the sums of the first experiment that has any
-    /// after the given row.
+    /// Returns sums of tallies after a row: those of the row's experiment, or of the next experiment that has any.
     private func tallies(_ table: StoredTable, after row: CopiedRow?) throws(PostgreSQLError) -> [CopiedRow] {
         let kind = table == .variationUsers ? "goal IS NULL" : "goal IS NOT NULL"
         var experiment = row?.values[0].string ?? ""
@@ -75,8 +75,8 @@ public final class PostgreSQLCopy: CopyTarget {
             let next = try handle.query(
                 "SELECT min(experiment_id) FROM tallies WHERE \(kind) AND experiment_id \(comparison) $1",
                 [.text(experiment)])
-            guard let found = next[0].optionalText(0) else { return [] }
-            experiment = found
+            guard let nextExperiment = next[0].optionalText(0) else { return [] }
+            experiment = nextExperiment
             comparison = ">"
             let rows = try handle.query(
                 """
@@ -85,12 +85,12 @@ public final class PostgreSQLCopy: CopyTarget {
                 """, [.text(experiment)])
             var sums: [TallyRow.Key: TallyRow] = [:]
             for row in rows.lazy.compactMap({ TallyRow($0) }) {
-                // A single row stays as it is: adding can give another representation of the same sum.
+                // A single row is not added to zero, which could give another representation of the same sum.
                 if sums[row.key]?.add(row) == nil { sums[row.key] = row }
             }
-            let sorted = sums.values.map { CopiedRow($0, in: table) }.sorted { $0.precedes($1, in: table) }
-            let behind = row.map { row in sorted.filter { row.precedes($0, in: table) } } ?? sorted
-            if !behind.isEmpty { return behind }
+            var found = sums.values.map { CopiedRow($0, in: table) }.sorted { $0.precedes($1, in: table) }
+            if let row { found.removeAll { !row.precedes($0, in: table) } }
+            if !found.isEmpty { return found }
         }
     }
 
@@ -115,7 +115,7 @@ public final class PostgreSQLCopy: CopyTarget {
     public func mark() throws -> CopyMark? { try CopyState.read(handle) }
 
     public func begin(copyOf source: String, isFirst: Bool) throws {
-        // A server that runs renews the lease of maintenance again and again.
+        // A running server renews the lease of maintenance.
         let leases = "SELECT FROM leases WHERE name = 'maintenance' AND ends_at > clock_timestamp()"
         guard try !isFirst || handle.query(leases).isEmpty else {
             throw CopyError("no server must use \(name); one does, or did less than a minute ago: stop it and wait")
@@ -126,9 +126,9 @@ public final class PostgreSQLCopy: CopyTarget {
 
     public func replace(_ old: [CopiedRow], with new: [CopiedRow], in table: StoredTable) throws {
         try transaction { () throws(PostgreSQLError) in
-            let gone = isFresh ? old : old + new
-            if !gone.isEmpty { try delete(gone, from: table) }
-            // In an outdated copy the event with the same sender's id may have another number.
+            let deleted = isFresh ? old : old + new
+            if !deleted.isEmpty { try delete(deleted, from: table) }
+            // If the target was copied earlier, an event with the same sender's id may have another number.
             if table == .goalEvents, !isFresh, !new.isEmpty {
                 _ = try handle.query(
                     """
@@ -159,9 +159,9 @@ public final class PostgreSQLCopy: CopyTarget {
 
     public func finish(_ counters: CopiedCounters) throws {
         try transaction { () throws(PostgreSQLError) in
-            // The role of the database may have a time-out that is too short for a copy.
+            // The database role may have a time-out that is too short for a copy.
             try handle.execute("SET LOCAL statement_timeout = 0")
-            // Every user with rows in other tables needs one there, too.
+            // Every user with rows in other tables needs a row in `users`.
             try handle.execute(
                 """
                 INSERT INTO users (user_id, version)
@@ -208,7 +208,7 @@ public final class PostgreSQLCopy: CopyTarget {
 /// It is stored as a row of the table `leases`, not as a table of its own as in SQLite, because the server's role may
 /// lack the right to drop tables.
 enum CopyState {
-    /// The beginning of the name of the row; the source follows.
+    /// The beginning of the row's name, before the name of the source.
     private static let prefix = "copy of "
 
     /// Returns the mark; `nil` if the database is not the target of a copy.
@@ -229,11 +229,12 @@ enum CopyState {
 
     /// Refuses a database whose copy is not complete.
     ///
-    /// - Parameter ends: whether to remove the mark of a complete copy, because a server uses the database from now on.
+    /// - Parameter removesMark: whether to remove the mark of a complete copy. A server does, because the database is
+    ///   independent of the source once a server uses it.
     /// - Throws: ``PostgreSQLError`` if a copy into the database is not complete.
-    static func expectFinished(_ handle: Handle, ends: Bool = false) throws(PostgreSQLError) {
+    static func expectFinished(_ handle: Handle, removesMark: Bool = false) throws(PostgreSQLError) {
         guard let mark = try read(handle) else { return }
         if let refusal = mark.refusal { throw PostgreSQLError(state: "", message: refusal) }
-        if ends { try handle.execute("DELETE FROM leases WHERE name LIKE 'copy of %'") }
+        if removesMark { try handle.execute("DELETE FROM leases WHERE name LIKE 'copy of %'") }
     }
 }

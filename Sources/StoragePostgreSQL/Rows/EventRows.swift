@@ -2,8 +2,9 @@ import Storage
 
 /// The `goal_events` table.
 enum EventRows {
-    /// Copies the events of one user to another, except events with a sender's id that the other user has already. They
-    /// keep their numbers. Rows are copied, not updated: on Citus a row of another user may be on another node.
+    /// Copies the events of one user to another. Events keep their numbers. Does not copy events with a sender's id
+    /// that the other user has already. Rows are copied, not updated, because with Citus the other user's rows may be
+    /// on another node.
     static let copyGoalEvents = Statement(
         "copy_goal_events",
         """

@@ -2,8 +2,8 @@ import Storage
 
 /// The tables of the feed.
 enum FeedRows {
-    /// Inserts the entries of a transaction. The transaction must have an id already, see
-    /// ``StoreQuery/feed(from:limit:)``, and have locked the rows of the users.
+    /// Inserts the entries of a transaction. The transaction must have an id already (see
+    /// ``StoreQuery/feed(from:limit:)``), and must have locked the rows of the users.
     static let insert = Statement("insert_feed", "INSERT INTO feed (recorded_at, entries) VALUES ($1, $2)")
     /// Gives an id to a transaction that has written to other nodes only, and therefore has none on this one.
     static let assignTransaction = Statement("feed_assign_transaction", "SELECT pg_current_xact_id()::text")
@@ -12,9 +12,9 @@ enum FeedRows {
     static let lockState = Statement(
         "feed_state_locked", "SELECT \(FeedState.columns) FROM feed_state FOR UPDATE")
 
-    /// Begins or ends the feed, as the mode says. Blocks until done.
+    /// Begins or ends the feed according to the mode. Blocks until done.
     ///
-    /// - Returns: whether the feed keeps changes from now on.
+    /// - Returns: whether changes are added to the feed from now on.
     static func open(_ mode: FeedMode, _ handle: Handle) throws(PostgreSQLError) -> Bool {
         let text = try handle.execute("SELECT epoch FROM feed_state").first?.first
         var state = FeedState()
@@ -28,12 +28,12 @@ enum FeedRows {
 }
 
 extension Statement {
-    /// The statement, which must return the users that it has changed, extended by an insertion of their entries into
-    /// the feed. The insertion takes one number, after all users' rows are locked.
+    /// Returns the statement extended by an insertion of entries into the feed, for the users whose rows it has
+    /// changed. The statement must return these users. The insertion takes a number after all users' rows are locked.
     ///
     /// - Parameters:
-    ///   - time: the number of the parameter with the time.
-    ///   - entries: the number of the parameter with the entries of each user.
+    ///   - time: the index of the parameter with the time.
+    ///   - entries: the index of the parameter with the entries of each user.
     func feeding(time: Int, entries: Int) -> Statement {
         Statement(
             "\(name)_feeding",

@@ -3,15 +3,15 @@ import Storage
 
 /// The `tracked_series` table, and the version of the whole table, which is in `project_state`.
 enum SeriesRows {
-    /// Selects all series that are not dropped, each with the version. If there are none, one row has the version
-    /// alone.
+    /// Selects all series that are not dropped, each with the version. If there are no series, selects one row with
+    /// only the version.
     static let tracked = Statement(
         "tracked_series",
         """
         SELECT \(StoredTable.trackedSeries.columnList), newest_series FROM project_state
         LEFT JOIN tracked_series ON state <> \(TrackedSeries.State.dropped.rawValue) ORDER BY number
         """)
-    /// Fails with ``PostgreSQLError/versionConflict`` if series have changed.
+    /// Fails with ``PostgreSQLError/versionConflict`` if the version is another one, because series have changed.
     static let expect = Statement(
         "expect_series", "SELECT 1 / (newest_series = $1)::integer FROM project_state")
     /// Raises the version.

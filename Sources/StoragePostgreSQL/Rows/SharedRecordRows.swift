@@ -2,10 +2,10 @@ import Bucketing
 import Chronology
 import Storage
 
-/// Reads and writes what all users share, and sticky documents, for the rules in `Storage`.
+/// The statements that read and write the data that all users share, and sticky documents, for the rules in `Storage`.
 extension SharedRecords {
-    /// Returns the statements of a ``ProjectChange`` that needs these parts: those that keep other transactions from
-    /// changing the parts, and those that read them.
+    /// Returns the statements for the parts that a ``ProjectChange`` needs: the statements that lock the parts, and the
+    /// statements that read them.
     static func readings(_ parts: [Part]) -> (locks: [Step], reads: [Step]) {
         var locks: [Step] = []
         var reads: [Step] = []
@@ -15,12 +15,12 @@ extension SharedRecords {
                 reads += found
                 continue
             }
-            // A document that does not exist is created empty, so that it can be locked.
+            // A missing document is created empty, so that it can be locked.
             if isChanged { locks.append((StickyDocumentRows.create(key), { _, _ in })) }
             locks += found.map { ($0.query.locked, $0.take) }
         }
         guard locks.isEmpty else { return (locks, reads) }
-        // Only one transaction of all servers has these locks at a time.
+        // A change without sticky documents takes locks that only one transaction of all servers has at a time.
         if parts.contains(.projects) { locks.append((ProjectStateRow.lockNewest, { _, _ in })) }
         if parts.contains(.series) { locks.append((TransactionEffects.lockNumbers, { _, _ in })) }
         locks.append((ProjectStateRow.readLocked(), ProjectStateRow.take))
@@ -51,12 +51,16 @@ extension SharedRecords {
 
 /// The `attributes` and `attribute_removals` tables.
 enum AttributeRows {
+    /// Selects the numbers and names of all attributes.
     static let names = Statement("attribute_names", "SELECT number, name FROM attributes")
+    /// Selects an attribute whose values are being deleted, and the last user whose value was deleted.
     static let removals = Statement(
         "attribute_removals", "SELECT number, after_user_id FROM attribute_removals ORDER BY number LIMIT 1")
+    /// Records the last user whose value was deleted.
     static let advanceRemoval = Statement(
         "advance_attribute_removal",
         "UPDATE attribute_removals SET after_user_id = $2 WHERE number = $1 AND after_user_id < $2")
+    /// Ends the deletion of an attribute's values.
     static let endRemoval = Statement("end_attribute_removal", "DELETE FROM attribute_removals WHERE number = $1")
 }
 

@@ -4,8 +4,8 @@ import Storage
 /// A row of the `tallies` table: a summand of the counts of an experiment.
 ///
 /// A transaction inserts a row instead of updating a sum, so that transactions do not wait for each other. Readers add
-/// the rows of a key up. A sweep "folds" the oldest rows: it replaces them and the total of their key, which is a row,
-/// too, by a new total.
+/// up the rows of a key. A sweep *folds* the oldest rows of a key: it replaces them and the key's total by a new total.
+/// The total is a row, too.
 struct TallyRow {
     /// Rows with the same key are added up.
     struct Key: Hashable {
@@ -18,10 +18,14 @@ struct TallyRow {
     }
 
     var key: Key
-    /// Of users: counted, exposed to several variations, forced, and exposed while the experiment was not running. Of a
-    /// goal: events, users who converted, converted before, and both, and events with a value, which older rows lack.
+    /// Five counts.
+    ///
+    /// - Of users: counted users, users exposed to several variations, users with a forced variation, users exposed
+    ///   while the experiment was not running, and 0.
+    /// - Of a goal: events, users who converted, users who converted before, users who did both, and events with a
+    ///   value. Older rows lack the last count.
     var counts: [Int64]
-    /// The sums of a goal in the order y, y², x, x², xy. Compensated, because doubles alone would lose digits.
+    /// The sums of a goal: y, y², x, x², xy. Compensated, because plain doubles would lose digits.
     var sums: [CompensatedSum]
 
     init(_ key: Key, _ users: UserCounts) {
@@ -52,6 +56,7 @@ struct TallyRow {
         sums = (0..<5).map { CompensatedSum(numbers[2 * $0], rest: numbers[2 * $0 + 1]) }
     }
 
+    /// Adds a row with the same key.
     mutating func add(_ other: TallyRow) {
         for index in counts.indices { counts[index] &+= other.counts[index] }
         for index in sums.indices { sums[index] = sums[index] + other.sums[index] }
@@ -78,7 +83,7 @@ enum TallyRows {
     /// Deletes and returns the oldest rows after a number that were not folded yet, followed by the totals of their
     /// keys.
     ///
-    /// Needs no lock: a row can be deleted only once, even if several servers take rows at the same time.
+    /// Needs no lock, because a row can be deleted only once, even if several servers take rows at the same time.
     static let take = Statement(
         "take_tallies",
         """
@@ -98,7 +103,7 @@ enum TallyRows {
         )
         SELECT \(columns), number FROM taken UNION ALL SELECT \(columns), NULL FROM totals
         """)
-    /// Inserts rows. The fifth count is the last parameter.
+    /// Inserts rows. The last parameter is the fifth count, which was added later.
     private static let insertAll = Statement(
         "insert_tallies",
         """
@@ -112,7 +117,7 @@ enum TallyRows {
             s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, c4)
         """)
 
-    /// Inserts rows.
+    /// Returns the statement that inserts rows.
     ///
     /// - Parameter areTotals: whether the rows are the totals of their keys.
     static func insert(_ rows: [TallyRow], areTotals: Bool = false) -> SQLQuery {
@@ -131,7 +136,7 @@ enum TallyRows {
         return insertAll.query(parameters)
     }
 
-    /// Inserts the changes of a transaction.
+    /// Returns the statement that inserts the changes of a transaction.
     static func insert(_ changes: TallyChanges) -> SQLQuery {
         let users = changes.users.map { key, counts in
             TallyRow(

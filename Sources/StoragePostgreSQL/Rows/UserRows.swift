@@ -2,31 +2,34 @@ import Bucketing
 import Chronology
 import Storage
 
-/// The `users` table: a row has the profile and the attributes of a user, and a version that every change of the user
-/// renews. Users with rows in other tables have a row here, too, even if they have neither.
+/// The `users` table. A row has the profile and the attributes of a user, and a version that every change of the user
+/// renews. A user with rows in other tables has a row here, even without a profile and attributes.
 enum UserRows {
     // MARK: Reading
 
     static let profiles = Statement("profiles", "SELECT user_id, profile FROM users WHERE user_id = ANY($1)")
     static let attributes = Statement("attributes", "SELECT user_id, attributes FROM users WHERE user_id = ANY($1)")
+    /// Selects the versions and profiles of users, for changes.
     static let profileRows = Statement(
         "profile_rows", "SELECT user_id, version, profile FROM users WHERE user_id = ANY($1)")
+    /// Selects the versions, profiles and attributes of users, for changes.
     static let wholeRows = Statement(
         "whole_rows", "SELECT user_id, version, profile, attributes FROM users WHERE user_id = ANY($1)")
     /// Locks the row of one user, because Citus refuses to lock rows of several shards in one statement. The rows of
-    /// several users are locked one after the other, in the order of their ids, as all statements lock them.
+    /// several users are locked one after the other in the order of their ids. All statements lock rows in this order,
+    /// which prevents deadlocks.
     static let lockRow = Statement("lock_row", "SELECT 1 FROM users WHERE user_id = $1 FOR UPDATE")
 
     /// Selects the rows that nobody else has locked.
     static let unlockedRows = Statement(
         "unlocked_rows", "SELECT user_id FROM users WHERE user_id = ANY($1) FOR NO KEY UPDATE SKIP LOCKED")
-    /// For probes: locks the table as changes do.
+    /// Locks the table as changes do, for probes.
     static let touch = Statement("touch_rows", "UPDATE users SET version = version WHERE user_id = ANY($1)")
 
     // MARK: Writing
 
-    // Each statement changes only rows whose version is still the one that was read, and returns the users whose rows
-    // it changed. `ANY` repeats the condition of the join, because it shows Citus which shards are concerned.
+    // Each statement changes only rows that still have the version that was read, and returns the users whose rows it
+    // has changed. `ANY` repeats the condition of the join, to show Citus which shards are concerned.
 
     static let updateProfiles = Statement(
         "update_profiles",
@@ -61,7 +64,7 @@ enum UserRows {
         WHERE users.user_id = old.user_id AND users.version = old.expected AND users.user_id = ANY($1)
         RETURNING users.user_id
         """)
-    /// Inserts rows; a row that another transaction has inserted meanwhile stays.
+    /// Inserts rows. Does not replace a row that another transaction has inserted since the read.
     static let insertRows = Statement(
         "insert_rows",
         """
@@ -76,7 +79,8 @@ enum UserRows {
     /// Returns the statements that keep rows that were only read from changing until the commit. They fail with
     /// ``PostgreSQLError/versionConflict`` if one of them has changed already.
     ///
-    /// - Parameter versions: by user; `nil`: there is no row, and must be none.
+    /// - Parameter versions: the versions that were read, by user; `nil` for a user without a row, who must not get
+    ///   one.
     static func keep(_ versions: [Identifier: Int64?]) -> [SQLQuery] {
         var queries: [SQLQuery] = []
         var absent: [Identifier] = []
@@ -102,11 +106,13 @@ enum UserRows {
         return queries
     }
 
-    /// Random, so that a row that was deleted and created again never has a version that was read before.
+    /// Returns a new version for a row. Versions are random, so that a row that was deleted and created again does not
+    /// have a version that was read before.
     static func newVersion() -> Int64 {
         .random(in: .min ... .max)
     }
 
+    /// Locks a row that was only read. Fails with ``PostgreSQLError/versionConflict`` if the row has another version.
     private static let keepRow = Statement(
         "keep_row",
         """
@@ -116,12 +122,13 @@ enum UserRows {
 
     // MARK: Maintenance
 
+    /// Selects the next users with attributes, in the order of their ids.
     static let attributePage = Statement(
         "attribute_page",
         """
         SELECT user_id, attributes FROM users WHERE user_id > $1 AND attributes IS NOT NULL ORDER BY user_id LIMIT $2
         """)
-    /// Selects users with expired assignments, and whether they have no profile any more.
+    /// Selects rows whose ``ProfileRecord/sweptAt(from:)`` has passed, and whether they have no profile.
     static let expired = Statement(
         "expired_profiles",
         "SELECT user_id, profile IS NULL FROM users WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2")
@@ -157,17 +164,19 @@ enum UserRows {
 }
 
 extension ProfileRecord {
-    /// The value of `expires_at` in a row that may have become empty, so that the next sweep looks at it.
+    /// The value of `expires_at` that marks a row without a profile, which may be empty, for the next sweep.
     static let maybeEmpty = Instant.epoch
 
-    /// Returns the value of `expires_at`: when a sweep looks for expired assignments; `nil` if none will expire.
+    /// Returns the value of `expires_at`: the time at which a sweep checks the row for expired assignments; `nil` if no
+    /// assignment will expire.
     ///
-    /// This is the first expiry, rounded up: by up to a sixteenth of the time until then, and by at most 18 hours. So
-    /// an assignment that is renewed at each visit seldom changes the index, and PostgreSQL can update the row in place
-    /// (HOT). Readers know the exact time.
+    /// The value is the first expiry, rounded up by at most a sixteenth of the time until then, and by at most 18
+    /// hours. So an assignment that is renewed at each visit seldom changes the index, and PostgreSQL can update the
+    /// row in place (HOT). Readers use the exact expiry in the profile.
     func sweptAt(from now: Instant) -> Instant? {
         guard let expiry = earliestExpiry, expiry > now else { return earliestExpiry }
         let bits = Int64.bitWidth - (expiry - now).milliseconds.leadingZeroBitCount
+        // Between a 32nd and a 16th of the time, a power of two; 2^26 milliseconds are 18.6 hours.
         let step: Int64 = 1 << min(max(bits - 5, 0), 26)
         let (rounded, isBeyond) = expiry.milliseconds.addingReportingOverflow(
             (step - expiry.milliseconds % step) % step)

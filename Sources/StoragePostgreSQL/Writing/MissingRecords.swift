@@ -4,7 +4,7 @@ import Dispatch
 import Storage
 
 /// The data that rules have asked for, and that a transaction must read before it applies the rules again. One exchange
-/// reads all of it.
+/// reads all of this data.
 struct MissingRecords {
     /// The users whose rows are missing.
     var rows: Set<Identifier> = []
@@ -38,58 +38,47 @@ struct MissingRecords {
             && statuses.isEmpty && parts.isEmpty
     }
 
-    /// A query, and a closure that gives its rows to the transaction.
-    typealias Reading = (query: SQLQuery, take: (Rows, OptimisticTransaction) -> Void)
+    // MARK: Queries
 
-    /// Returns the queries. Those of users' rows come first: if anything changes after a version was read, the write
-    /// fails.
+    /// A query, with a function that gives its rows to the transaction.
+    struct Reading {
+        let query: SQLQuery
+        let take: (Rows, OptimisticTransaction) -> Void
+
+        init(_ query: SQLQuery, _ take: @escaping (Rows, OptimisticTransaction) -> Void = { _, _ in }) {
+            self.query = query
+            self.take = take
+        }
+    }
+
+    /// Returns the queries that read all of the data. The users' rows, which have the versions, come first: if other
+    /// data changes after a version was read, the version changes, too, and the write fails.
     ///
     /// - Parameters:
     ///   - rowStatement: selects users' rows.
     ///   - locked: the users whose rows are locked already; `nil` to lock none.
-    ///   - store: the store of this server. The erasures that it made itself do not count.
+    ///   - store: the store of this server. The erasures that this server has made do not count.
     func readings(_ rowStatement: Statement, locked: [Identifier]?, of store: PostgreSQLStore) -> [Reading] {
-        var readings: [Reading] = []
-        if !rows.isEmpty {
-            if locked != nil {
-                for userID in rows.sorted() { readings.append((UserRows.lockRow(.text(userID.string)), { _, _ in })) }
-            }
-            // Reads the rows of all users in one statement, also of those that are locked already: they must be of one
-            // moment, and a row that does not exist yet cannot be locked.
-            let users = rows.union(locked ?? []).sorted()
-            readings.append(
-                (
-                    rowStatement(.texts(users.map(\.string))),
-                    { rows, transaction in transaction.takeRows(rows, of: users) }
-                ))
-        }
+        var readings = readingsOfRows(rowStatement, locked: locked)
         if newestDatafile {
             readings.append(
-                (
-                    ProjectStateRow.read(),
-                    { rows, transaction in
-                        transaction.newestDatafileVersion =
-                            rows.first.map { ProjectStateRow.newestDatafile(in: $0) } ?? 0
-                    }
-                ))
+                Reading(ProjectStateRow.read()) { rows, transaction in
+                    transaction.newestDatafileVersion = rows.first.map { ProjectStateRow.newestDatafile(in: $0) } ?? 0
+                })
         }
         if definedAttributes {
             readings.append(
-                (
-                    AttributeRows.names(),
-                    { rows, transaction in
-                        transaction.attributeNames = Dictionary(
-                            rows.map { (UInt32(clamping: $0.integer(0)), $0.identifier(1)) },
-                            uniquingKeysWith: { first, _ in first })
-                    }
-                ))
+                Reading(AttributeRows.names()) { rows, transaction in
+                    transaction.attributeNames = Dictionary(
+                        rows.map { (UInt32(clamping: $0.integer(0)), $0.identifier(1)) },
+                        uniquingKeysWith: { first, _ in first })
+                })
         }
         if series {
             readings.append(
-                (
-                    SeriesRows.tracked(),
-                    { rows, transaction in transaction.series = store.took(SeriesRows.decode(rows)) }
-                ))
+                Reading(SeriesRows.tracked()) { rows, transaction in
+                    transaction.series = store.keepSeries(SeriesRows.decode(rows))
+                })
         }
         readings += readingsOfErasures(store.server)
         readings += Self.readings(of: periods, AllocationPeriod.rows, into: \.readPeriods, AllocationPeriod.decode)
@@ -97,49 +86,59 @@ struct MissingRecords {
         return readings + readingsOfParts(isDistributed: store.isDistributed)
     }
 
-    /// Reads when users were erased by other servers.
+    /// Returns the queries for users' rows, after the queries that lock the rows.
+    private func readingsOfRows(_ rowStatement: Statement, locked: [Identifier]?) -> [Reading] {
+        guard !rows.isEmpty else { return [] }
+        let locks: [Reading] = locked == nil ? [] : rows.sorted().map { Reading(UserRows.lockRow(.text($0.string))) }
+        // One statement reads the rows of all users, also of the users whose rows are locked already: the rows must be
+        // of one moment, and a row that does not exist yet could not be locked.
+        let users = rows.union(locked ?? []).sorted()
+        let reading = Reading(rowStatement(.texts(users.map(\.string)))) { rows, transaction in
+            transaction.takeRows(rows, of: users)
+        }
+        return locks + [reading]
+    }
+
+    /// Returns the query for the times at which other servers have erased users.
     private func readingsOfErasures(_ server: Int64) -> [Reading] {
         guard !erasures.isEmpty else { return [] }
         let hashes = Dictionary(erasures.map { (ErasureRules.hash($0), $0) }, uniquingKeysWith: { first, _ in first })
-        return [
-            (
-                ErasureRows.ages(.integers(hashes.keys.map { $0 }), .integer(server)),
-                { [erasures] rows, transaction in
-                    // Slightly later than the time of the query in the database. So an event may be dropped that came
-                    // just after an erasure, but no erased user is restored.
-                    transaction.erasures.checkedAt = DispatchTime.now().uptimeNanoseconds
-                    for userID in erasures { transaction.erasures.ages[userID] = .infinity }
-                    for row in rows {
-                        if let userID = hashes[row.integer(0)] {
-                            transaction.erasures.ages[userID] = row.double(1)
-                        }
-                    }
-                }
-            )
-        ]
+        let query = ErasureRows.ages(.integers(hashes.keys.map { $0 }), .integer(server))
+        let reading = Reading(query) { [erasures] rows, transaction in
+            // Slightly later than the time of the query in the database. So an event that came just after an erasure
+            // may be dropped, but no erased user is restored.
+            transaction.erasures.checkedAt = DispatchTime.now().uptimeNanoseconds
+            for userID in erasures { transaction.erasures.ages[userID] = .infinity }
+            for row in rows {
+                if let userID = hashes[row.integer(0)] { transaction.erasures.ages[userID] = row.double(1) }
+            }
+        }
+        return [reading]
     }
 
-    /// Reads elements of experiments, such as allocation periods.
+    /// Returns the query for elements of experiments, such as allocation periods.
+    ///
+    /// - Parameter known: the property of the transaction that receives the elements.
     private static func readings<Element>(
         of experimentIDs: Set<Identifier>, _ rows: KeyedRows,
         into known: ReferenceWritableKeyPath<OptimisticTransaction, [Identifier: [Element]]>,
         _ decode: @escaping (any Row) -> (experimentID: Identifier, period: Element)
     ) -> [Reading] {
         guard !experimentIDs.isEmpty else { return [] }
-        func take(_ found: Rows, _ transaction: OptimisticTransaction) {
+        let reading = Reading(.each(rows, of: experimentIDs.sorted())) { found, transaction in
             for experimentID in experimentIDs { transaction[keyPath: known][experimentID] = [] }
             for row in found {
                 let (experimentID, element) = decode(row)
                 transaction[keyPath: known][experimentID]?.append(element)
             }
         }
-        return [(.each(rows, of: experimentIDs.sorted()), take)]
+        return [reading]
     }
 
-    /// The rows of one kind that are parts of users' records. One statement reads them for all users.
+    /// The rows of one kind that are parts of users' records. One statement reads these rows for all users.
     private struct PartsOfUsers {
         let rows: UserRecords.PartRows
-        /// The parts that begin with these rows; a part may consist of rows of several kinds.
+        /// The parts whose first rows are of this kind. A part may consist of rows of several kinds, and is begun once.
         var begun: [(userID: Identifier, part: UserRecords.Part)] = []
         /// The keys of the rows.
         var keys: [[SQLValue]] = []
@@ -159,63 +158,27 @@ struct MissingRecords {
         }
     }
 
-    /// Groups the parts of all users by the kind of their rows.
+    /// Returns the queries for the parts of all users, one for each kind of rows.
     private func readingsOfParts(isDistributed: Bool) -> [Reading] {
         var kinds: [PartsOfUsers] = []
-        var places: [String: Int] = [:]
+        /// The index of each kind, by the name of its statement.
+        var indices: [String: Int] = [:]
         for (userID, parts) in parts.sorted(by: { $0.key < $1.key }) {
             for part in parts.all {
-                for (index, (rows, keys)) in UserRecords.rows(of: part, userID, .postgreSQL).enumerated() {
+                for (number, (rows, keys)) in UserRecords.rows(of: part, userID, .postgreSQL).enumerated() {
                     let name = rows.rows.name(.select, keys: keys.count)
-                    let place = places[name] ?? kinds.count
-                    if place == kinds.count { kinds.append(PartsOfUsers(rows: rows)) }
-                    places[name] = place
-                    if index == 0 { kinds[place].begun.append((userID, part)) }
-                    kinds[place].keys.append(keys)
+                    let index = indices[name] ?? kinds.count
+                    if index == kinds.count { kinds.append(PartsOfUsers(rows: rows)) }
+                    indices[name] = index
+                    if number == 0 { kinds[index].begun.append((userID, part)) }
+                    kinds[index].keys.append(keys)
                 }
             }
         }
         return kinds.map { kind in
-            (SQLQuery.each(kind.rows.rows, kind.keys, isDistributed: isDistributed), { kind.take($0, $1) })
+            Reading(.each(kind.rows.rows, kind.keys, isDistributed: isDistributed)) { rows, transaction in
+                kind.take(rows, transaction)
+            }
         }
     }
-}
-
-/// A set of parts of a user's records: those that are to be read, or those that have been read. Parts that overlap are
-/// combined, so that each row is read once.
-struct UserParts {
-    private var parts: Set<UserRecords.Part> = []
-    private var totals: Set<UserRecords.TotalKey> = []
-    private var eventsSince: Instant?
-
-    mutating func insert(_ part: UserRecords.Part) {
-        switch part {
-        // All exposures of the user: one statement then serves users who need one exposure and users who need all.
-        case .exposure: parts.insert(.exposures)
-        case .removals: parts.insert(Self.removals)
-        case .someTotals(let keys): totals.formUnion(keys)
-        case .goalEvents(let since): eventsSince = min(eventsSince ?? since, since)
-        default: parts.insert(part)
-        }
-    }
-
-    func contains(_ part: UserRecords.Part) -> Bool {
-        switch part {
-        case .exposure: parts.contains(.exposures)
-        case .removals: parts.contains(Self.removals)
-        case .someTotals(let keys):
-            keys.allSatisfy { totals.contains($0) || parts.contains(.totals(experimentID: $0.experimentID)) }
-        case .goalEvents(let since): eventsSince.map { $0 <= since } ?? false
-        default: parts.contains(part)
-        }
-    }
-
-    /// The parts to read.
-    var all: [UserRecords.Part] {
-        Array(parts) + (totals.isEmpty ? [] : [.someTotals(Array(totals))])
-            + (eventsSince.map { [.goalEvents(since: $0)] } ?? [])
-    }
-
-    /// The removals of any time, in place of those since some time.
-    private static let removals = UserRecords.Part.removals(since: .distantPast)
 }

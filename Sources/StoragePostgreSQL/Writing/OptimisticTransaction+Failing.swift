@@ -2,81 +2,118 @@ import Bucketing
 import Dispatch
 import Storage
 
-/// What happens to the changes of a transaction that failed: they are tried again together, in parts, or alone, or they
-/// fail.
+/// The reactions of a transaction to an error. The changes are tried again, in the same transaction or in several
+/// others, or they fail.
 extension OptimisticTransaction {
+    /// The reaction to the error of a statement.
+    private enum Reaction {
+        /// Read and apply all changes again.
+        case tryAgain
+        /// Let the changes of users whose rows are locked wait, and try the others again.
+        case separateBlocked
+        /// Give each change a transaction of its own.
+        case separateAll
+        /// Give the changes of each node of a distributed database a transaction of their own.
+        case separateNodes
+        /// - Parameter concernsOthers: whether other changes would fail for the same reason.
+        case fail(concernsOthers: Bool)
+    }
+
     /// Reacts to the error of a statement.
-    func failed(_ error: PostgreSQLError) {
+    func react(to error: PostgreSQLError) {
         connection.isInTransaction = false
-        switch error.remedy {
-        case .applyAgain, .retry:
-            store.conflicted(1)
+        switch reaction(to: error) {
+        case .tryAgain:
+            store.countConflicts(1)
+            // The conflict may come from series that are outdated.
             store.forgetSeries()
             tryAgain()
-        case .none where error.state == PostgreSQLError.lockNotAvailable && !waitsForLocks && !store.isDistributed:
-            separateBlocked()
-        case .none where error.mayConcernOneChange && changes.count > 1:
-            for change in changes { change.isAlone = true }
-            ended(changes)
-        case _ where error.mayConcernOneNode && store.isDistributed && changes.count > 1 && changes[0].node == nil:
-            divide(error)
-        case .none, .reconnect:
-            let concernsOthers =
-                !error.concernsSomeUsers(isDistributed: store.isDistributed) && !error.mayConcernOneChange
-            fail(error.asStorageError, concernsAll: concernsOthers)
+        case .separateBlocked: separateBlocked()
+        case .separateAll:
+            for change in changes { change.needsOwnTransaction = true }
+            end(retrying: changes)
+        case .separateNodes: separateNodes(error)
+        case .fail(let concernsOthers): failAll(error.asStorageError, concernsOthers: concernsOthers)
         }
     }
 
-    /// Gives each node of a distributed database its own transaction, so that an unreachable node fails only its own
-    /// users.
-    private func divide(_ error: PostgreSQLError) {
+    private func reaction(to error: PostgreSQLError) -> Reaction {
+        if error.remedy == .applyAgain || error.remedy == .retry { return .tryAgain }
+        let hasSeveralChanges = changes.count > 1
+        if case .none = error.remedy {
+            // Citus locks whole shards for some statements, so the blocked changes could not be found.
+            let mayFindBlocked = !waitsForLocks && !store.isDistributed
+            if error.state == PostgreSQLError.lockNotAvailable, mayFindBlocked { return .separateBlocked }
+            // The data of one change may be the cause. Alone, the others may succeed.
+            if error.mayConcernOneChange, hasSeveralChanges { return .separateAll }
+        }
+        // One node may be unreachable. The users of other nodes may succeed.
+        let isSeparated = changes.first?.node != nil
+        if store.isDistributed, error.mayConcernOneNode, hasSeveralChanges, !isSeparated { return .separateNodes }
+        let concernsSomeUsers = error.concernsSomeUsers(isDistributed: store.isDistributed)
+        return .fail(concernsOthers: !concernsSomeUsers && !error.mayConcernOneChange)
+    }
+
+    /// Gives the changes of each node of a distributed database a transaction of their own, so that an unreachable node
+    /// fails only its own users.
+    private func separateNodes(_ error: PostgreSQLError) {
         let users = Set(changes.flatMap { $0.steps.map(\.userID) })
         run([UserRows.nodes(.texts(users.map(\.string)))]) { [self] result in
-            guard case .success(let rows) = result else { return fail(error.asStorageError) }
+            guard case .success(let rows) = result else { return failAll(error.asStorageError) }
             let nodes = UserRows.nodes(rows[0])
-            var divided: [Int64: [PendingChange]] = [:]
+            var byNode: [Int64: [PendingChange]] = [:]
             var others: [PendingChange] = []
             for change in changes {
-                let node = Set(change.steps.map { nodes[$0.userID] }).count == 1 ? nodes[change.steps[0].userID] : nil
+                let nodesOfChange = Set(change.steps.map { nodes[$0.userID] })
+                let node = nodesOfChange.count == 1 ? nodes[change.steps[0].userID] : nil
                 change.node = node
-                change.isAlone = node == nil
-                if let node { divided[node, default: []].append(change) } else { others.append(change) }
+                change.needsOwnTransaction = node == nil
+                if let node { byNode[node, default: []].append(change) } else { others.append(change) }
             }
-            ended(divided.values.flatMap { $0 } + others)
+            end(retrying: byNode.values.flatMap { $0 } + others)
         }
     }
 
-    /// Fails all changes.
+    /// Fails all changes, and ends.
     ///
-    /// - Parameter concernsAll: `false` if the cause is a locked row, or one node of a distributed database, so that
-    ///   changes of other users may succeed.
-    func fail(_ error: StorageError, concernsAll: Bool = true) {
-        store.failed(changes.reduce(0) { $0 + $1.count })
-        if concernsAll { store.writesFail(error) }
+    /// - Parameter concernsOthers: whether changes of other users would fail, too. `false` if the cause is a locked
+    ///   row, or one node of a distributed database.
+    func failAll(_ error: StorageError, concernsOthers: Bool = true) {
+        store.countFailedChanges(changes.reduce(0) { $0 + $1.count })
+        if concernsOthers { store.writesFail(error) }
         for change in changes { session.complete(change, error) }
         changes = []
-        ended([])
+        end()
     }
 
-    /// Reads and applies again: at once after the first conflict, then after a random pause that grows.
+    /// Reads and applies again after a conflict: at once after the first one, then after a random pause that grows.
+    /// Changes that have waited too long fail as overloaded.
     func tryAgain() {
         conflicts += 1
         isLocking = conflicts >= Self.conflictsBeforeLocking
-        forget()
+        forgetReads()
+        failChangesThatWaitedTooLong()
+        guard !changes.isEmpty else { return end() }
+        startedAt = .now()
+        guard conflicts > 1 else { return start() }
+        let longestPause = 1 << min(conflicts, Self.longestPauseExponent)
+        session.after(milliseconds: .random(in: 0...longestPause)) { [self] in start() }
+    }
+
+    /// The pause after a conflict is at most 2 to the power of this number, in milliseconds.
+    private static let longestPauseExponent = 6
+
+    private func failChangesThatWaitedTooLong() {
         let time = DispatchTime.now().uptimeNanoseconds
         let longest = UInt64(store.settings.waitingSeconds * 1e9)
         let overdue = changes.filter { time &- $0.submittedAt > longest }
         changes.removeAll { time &- $0.submittedAt > longest }
         for change in overdue { session.complete(change, .overloaded) }
-        store.failed(overdue.reduce(0) { $0 + $1.count })
-        guard !changes.isEmpty else { return ended([]) }
-        startedAt = .now()
-        guard conflicts > 1 else { return start() }
-        session.after(milliseconds: .random(in: 0...(1 << min(conflicts, 6)))) { [self] in start() }
+        store.countFailedChanges(overdue.reduce(0) { $0 + $1.count })
     }
 
-    /// Discards what was read.
-    private func forget() {
+    /// Discards the data that was read, so that the next attempt reads it again.
+    private func forgetReads() {
         reads = 0
         users = [:]
         newestDatafileVersion = nil
@@ -87,9 +124,9 @@ extension OptimisticTransaction {
         erasures = ([:], 0)
     }
 
-    /// Fails changes whose deadline is over.
+    /// Fails changes whose deadline has passed. Ends if no change is left.
     ///
-    /// - Returns: whether any are left.
+    /// - Returns: whether any change is left.
     func failOverdue() -> Bool {
         let time = session.now
         func isOverdue(_ change: PendingChange) -> Bool { session.deadline(since: change.submittedAt) <= time }
@@ -98,16 +135,16 @@ extension OptimisticTransaction {
         changes.removeAll(where: isOverdue)
         let seconds = store.configuration.statementTimeout
         for change in overdue {
-            store.failed(change.count)
+            store.countFailedChanges(change.count)
             session.complete(change, .unavailable(reason: "the database has not responded within \(seconds) seconds"))
         }
-        if changes.isEmpty { ended([]) }
+        if changes.isEmpty { end() }
         return !changes.isEmpty
     }
 
     // MARK: Rows that others have locked
 
-    /// Separates the changes of users whose rows somebody else has locked from those that can go on.
+    /// Determines the users whose rows somebody else has locked. Lets their changes wait, and ends with the others.
     private func separateBlocked() {
         let stored = users.values.filter { $0.version != nil }.map(\.userID)
         let rows = UserRows.unlockedRows(.texts(stored.sorted().map(\.string)))
@@ -115,27 +152,30 @@ extension OptimisticTransaction {
             switch result {
             case .success(let rows):
                 let free = Set(rows[1].map { $0.identifier(0) })
-                separate(Set(stored).subtracting(free))
+                separate(lockedUsers: Set(stored).subtracting(free))
             // Somebody has locked the whole table.
-            case .failure(let error) where error.state == PostgreSQLError.lockNotAvailable: separate([])
-            case .failure(let error): failed(error)
+            case .failure(let error) where error.state == PostgreSQLError.lockNotAvailable: startWaitingForLocks()
+            case .failure(let error): react(to: error)
             }
         }
     }
 
     /// Lets the changes of users with locked rows wait, and ends with the others.
-    private func separate(_ locked: Set<Identifier>) {
-        func isBlocked(_ change: PendingChange) -> Bool { change.steps.contains { locked.contains($0.userID) } }
+    private func separate(lockedUsers: Set<Identifier>) {
+        func isBlocked(_ change: PendingChange) -> Bool { change.steps.contains { lockedUsers.contains($0.userID) } }
         let blocked = changes.filter(isBlocked)
         let others = changes.filter { !isBlocked($0) }
-        guard blocked.isEmpty else {
-            session.block(blocked)
-            changes = []
-            return ended(others)
-        }
-        // Something other than a user's row is locked, or the row is free by now.
+        // If no change is blocked, something other than a user's row is locked, or the row is free by now.
+        guard !blocked.isEmpty else { return startWaitingForLocks() }
+        session.block(blocked)
+        changes = []
+        end(retrying: others)
+    }
+
+    /// Starts again, and waits for locks as long as the changes may.
+    private func startWaitingForLocks() {
         waitsForLocks = true
-        forget()
+        forgetReads()
         start()
     }
 }

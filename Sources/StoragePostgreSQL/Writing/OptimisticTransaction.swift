@@ -3,9 +3,10 @@ import Chronology
 import Dispatch
 import Storage
 
-/// One transaction for many changes of users, with optimistic concurrency control: it reads the users' records, applies
-/// the rules, and writes a user only if the version of the row is still the one that was read. No row is locked while
-/// rules are applied.
+/// One transaction for many changes of users, with optimistic concurrency control.
+///
+/// It reads the users' records, applies the rules, and writes a user only if the row still has the version that was
+/// read. No row is locked while rules are applied.
 ///
 /// ```
 /// start → apply → write → settle     completes the changes that are durable
@@ -13,17 +14,19 @@ import Storage
 ///          read          tryAgain    starts again with the changes that conflict
 /// ```
 ///
-/// After a version conflict it starts again; after several conflicts, with the rows locked. If the changes concern only
-/// the contents of users' rows, a conflict concerns only its user. Otherwise the whole transaction is repeated.
+/// After a version conflict the transaction starts again; after several conflicts, with the rows locked. If the changes
+/// concern only the contents of users' rows, only the user of the conflict is repeated. Otherwise the whole transaction
+/// is repeated. Errors are in `OptimisticTransaction+Failing.swift`.
 final class OptimisticTransaction {
     let session: PostgreSQLSession
     let store: PostgreSQLStore
     let connection: Connection
-    /// The changes that are not settled yet.
+    /// The changes that are neither durable nor have failed.
     var changes: [PendingChange]
-    /// Called at the end, with the changes that must be tried again in other transactions.
-    let ended: ([PendingChange]) -> Void
-    /// Whether the transaction waits for locks as long as its changes may.
+    /// Called once at the end, with the changes that must be tried again in other transactions.
+    private let didEnd: (_ retried: [PendingChange]) -> Void
+    /// Whether the transaction waits for locks until the deadline of its changes. Otherwise it waits briefly; see
+    /// ``PostgreSQLStore/lockPatience``.
     var waitsForLocks: Bool
     /// The number of conflicts so far.
     var conflicts = 0
@@ -31,24 +34,25 @@ final class OptimisticTransaction {
     var isLocking = false
     /// When the present attempt began.
     var startedAt = DispatchTime.now()
-    /// The number of reads of the present attempt.
+    /// The number of reads in the present attempt.
     var reads = 0
 
     // MARK: What was read
 
+    /// The users whose rows were read.
     var users: [Identifier: UserState] = [:]
     var newestDatafileVersion: Int64?
     var attributeNames: [UInt32: Identifier]?
     /// The allocation periods of experiments, as they were read.
     var readPeriods: [Identifier: [AllocationPeriod]] = [:]
-    /// The histories of experiments' statuses.
+    /// The status histories of experiments, as they were read.
     var readStatuses: [Identifier: [StatusPeriod]] = [:]
     /// The series of all experiments with their version, as this process or transaction has read them.
     var series: VersionedSeries?
-    /// How long ago other servers had erased users at the time of the check, in seconds; infinite for users who were not
-    /// erased. The time of the check is in monotonic nanoseconds.
+    /// How long before a check other servers have erased users, in seconds; infinite for users who were not erased. The
+    /// time of the check is in monotonic nanoseconds.
     var erasures: (ages: [Identifier: Double], checkedAt: UInt64) = ([:], 0)
-    /// The data that steps have asked for and that are not read yet.
+    /// The data that steps have asked for and that was not read yet.
     var missing = MissingRecords()
 
     // MARK: What is to be written
@@ -60,20 +64,25 @@ final class OptimisticTransaction {
 
     /// The number of conflicts after which rows are locked.
     static let conflictsBeforeLocking = 3
-    /// The maximum number of reads of an attempt; no rule needs as many.
+    /// The maximum number of reads in an attempt. No rule needs as many, so the limit only prevents an endless loop.
     private static let readLimit = 12
 
     init(
         _ changes: [PendingChange], in session: PostgreSQLSession, on connection: Connection,
-        waitsForLocks: Bool = false, ended: @escaping ([PendingChange]) -> Void
+        waitsForLocks: Bool = false, didEnd: @escaping (_ retried: [PendingChange]) -> Void
     ) {
         self.changes = changes
         self.session = session
         store = session.store
         self.connection = connection
         self.waitsForLocks = waitsForLocks
-        self.ended = ended
+        self.didEnd = didEnd
     }
+
+    /// Ends the transaction, whose connection is free then.
+    ///
+    /// - Parameter changes: the changes that must be tried again in other transactions.
+    func end(retrying changes: [PendingChange] = []) { didEnd(changes) }
 
     // MARK: For steps
 
@@ -104,19 +113,22 @@ final class OptimisticTransaction {
         return nil
     }
 
-    /// Returns whether the user was erased since something was received; `nil` if that has to be read first.
+    /// Returns whether another server has erased the user since an event was received, or may have done so long ago;
+    /// `nil` if this has to be read first.
     ///
-    /// - Parameter receivedAt: monotonic nanoseconds.
+    /// - Parameter receivedAt: in monotonic nanoseconds.
     func wasErased(_ userID: Identifier, since receivedAt: UInt64) -> Bool? {
-        guard let erasedFor = erasures.ages[userID] else {
+        guard let secondsSinceErasure = erasures.ages[userID] else {
             missing.erasures.insert(userID)
             return nil
         }
-        let waited = Double(erasures.checkedAt &- min(receivedAt, erasures.checkedAt)) / 1e9
-        return waited > ErasureRules.memory.inSeconds || erasedFor <= waited
+        let secondsSinceReceipt = Double(erasures.checkedAt &- min(receivedAt, erasures.checkedAt)) / 1e9
+        let mayBeForgotten = secondsSinceReceipt > ErasureRules.memory.inSeconds
+        return mayBeForgotten || secondsSinceErasure <= secondsSinceReceipt
     }
 
-    /// Applies the rule of a change to the users' records. Performs the writes of the first user first.
+    /// Applies the rule of a change to the users' records, and performs the writes that the rule requests, user by
+    /// user.
     ///
     /// - Returns: `nil` if something has to be read first.
     func apply<Value>(_ change: UserChange<Value>) -> Result<Value, StorageError>? {
@@ -124,13 +136,7 @@ final class OptimisticTransaction {
         let context = RuleContext(store.settings.rules, at: now)
         let users = change.userIDs.compactMap { user($0) }
         guard users.count == records.count else {
-            // Runs the rule only to learn what else it needs, so that all of it is read together with the rows.
-            var ignored = TallyChanges()
-            _ = try? change.rule(&records, &ignored, context)
-            for index in records.indices {
-                for part in records[index].takeMissing() { missing.add(part, of: records[index].userID) }
-            }
-            if series != nil { missing.series = false }
+            notePartsNeeded(by: change, &records, context)
             return nil
         }
         while true {
@@ -147,6 +153,19 @@ final class OptimisticTransaction {
             for (index, user) in users.enumerated() where !fill(&records[index], of: user) { isComplete = false }
             guard isComplete else { return nil }
         }
+    }
+
+    /// Notes the parts that a change needs besides the users' rows, which are missing, so that all are read at once.
+    /// Runs the rule only to learn these parts.
+    private func notePartsNeeded<Value>(
+        by change: UserChange<Value>, _ records: inout [UserRecords], _ context: RuleContext
+    ) {
+        var ignored = TallyChanges()
+        _ = try? change.rule(&records, &ignored, context)
+        for index in records.indices {
+            for part in records[index].takeMissing() { missing.add(part, of: records[index].userID) }
+        }
+        if series != nil { missing.series = false }
     }
 
     /// Performs the writes that a rule has requested.
@@ -206,7 +225,7 @@ final class OptimisticTransaction {
         }
     }
 
-    /// Makes the commit fail if the row of a user who was only read has changed, was deleted, or was inserted since.
+    /// Makes the commit fail if the row of a user who is only read was changed, deleted or inserted since the read.
     func keep(_ user: UserState) {
         effects.keptVersions.updateValue(user.version, forKey: user.userID)
     }
@@ -218,7 +237,7 @@ final class OptimisticTransaction {
 
     // MARK: Reading and applying
 
-    /// When the oldest change fails without a response of the database, in monotonic nanoseconds.
+    /// When the oldest change fails if the database does not respond, in monotonic nanoseconds.
     private var deadline: UInt64 { session.deadline(since: changes.lazy.map(\.submittedAt).min() ?? session.now) }
 
     /// Runs statements on the transaction's connection.
@@ -226,12 +245,13 @@ final class OptimisticTransaction {
         connection.run(queries, by: deadline, completion)
     }
 
-    /// The statements that begin a transaction. The limits of most transactions are settings of the session; a session
-    /// behind a pooler has none.
+    /// The statements that begin a transaction and set its limits. Mostly the limits are settings of the session, but a
+    /// session behind a pooler has no settings.
     private var begin: [SQLQuery] {
         let configuration = store.configuration
         guard waitsForLocks || configuration.usesPooler else { return [Statement.begin()] }
-        // Ends before the deadline, so that the server gives up first and the connection stays usable.
+        // The wait for locks ends before the deadline, so that the server gives up first and the connection stays
+        // usable.
         let left = Double(Int64(bitPattern: deadline &- session.now)) / 1e9 - configuration.lockPatience
         return [
             Statement.begin(),
@@ -246,33 +266,33 @@ final class OptimisticTransaction {
         guard failOverdue() else { return }
         if isLocking {
             connection.isInTransaction = true
-            // Locks the rows of all users before anything else is read.
+            // Locks the rows of all users before other data is read.
             missing.rows = Set(changes.flatMap { $0.steps.map(\.userID) })
             return read()
         }
         apply()
     }
 
-    /// Applies the steps of all changes to what was read, and then writes, or reads what is missing.
+    /// Applies the steps of all changes to the data that was read. Then writes, or reads the data that is missing.
     private func apply() {
         now = store.clock.now()
         series = series ?? store.knownSeries
         effects = TransactionEffects()
         missing = MissingRecords()
         for user in users.values { user.reset() }
-        // If a step lacks data, the others still run, so that all missing data are read at once. After that, all steps
-        // are applied again.
+        // If a step lacks data, the others still run, so that all missing data is read at once. Then all steps are
+        // applied again.
         for change in changes {
             for step in change.steps { _ = step.apply(self) }
         }
         if missing.isEmpty { write() } else { read() }
     }
 
-    /// Reads what is missing, and applies the steps again.
+    /// Reads the data that is missing, and applies the steps again.
     private func read() {
         reads += 1
         guard reads <= Self.readLimit else {
-            return fail(.unavailable(reason: "a change must not need more than \(Self.readLimit) reads"))
+            return failAll(.unavailable(reason: "a change must not need more than \(Self.readLimit) reads"))
         }
         let onlyProfiles = changes.allSatisfy { $0.kind == .profile }
         let readings = missing.readings(
@@ -284,12 +304,12 @@ final class OptimisticTransaction {
             case .success(let rows):
                 for (reading, rows) in zip(readings, rows.dropFirst(begin.count)) { reading.take(rows, self) }
                 apply()
-            case .failure(let error): failed(error)
+            case .failure(let error): react(to: error)
             }
         }
     }
 
-    /// Takes the rows of users that were read.
+    /// Takes the rows of users. A user without a row gets an empty state.
     func takeRows(_ rows: Rows, of userIDs: [Identifier]) {
         for userID in userIDs { users[userID] = UserState(userID, hasFeed: store.hasFeed) }
         for row in rows {
@@ -305,12 +325,12 @@ final class OptimisticTransaction {
     private func write() {
         let changed = users.values.filter { $0.hasChanged || $0.changesOtherTables }.sorted { $0.userID < $1.userID }
         guard !changed.isEmpty || !effects.isEmpty else { return endWithoutWriting() }
-        // The users of whom the feed gets entries.
+        // The users who have entries for the feed.
         let fed = users.values.filter { !$0.feed.isEmpty }.sorted { $0.userID < $1.userID }
-        // Divisible: a conflict of one user leaves the writes of the others valid. Citus cannot insert into the feed
-        // what a statement on other nodes returns.
-        let isDivisible =
-            effects.isEmpty && !changed.contains { $0.changesOtherTables } && (fed.isEmpty || !store.isDistributed)
+        // Divisible: a conflict of one user leaves the writes of the others valid. With Citus, transactions for the
+        // feed are not: Citus cannot insert into the feed what a statement on other nodes returns.
+        let changesOnlyRows = effects.isEmpty && !changed.contains { $0.changesOtherTables }
+        let isDivisible = changesOnlyRows && (fed.isEmpty || !store.isDistributed)
         let rows = UserRowWrites(changed, isGuarded: !isDivisible, feeds: isDivisible && !fed.isEmpty, at: now)
         var queries = isLocking ? [] : begin
         if let version = effects.newestDatafile { queries += ProjectStateRow.expectNewest(version) }
@@ -327,13 +347,13 @@ final class OptimisticTransaction {
             case .success(let results):
                 let touched = results[first..<first + rows.queries.count]
                 settle(conflicts: isDivisible ? rows.conflicts(touched) : [], changed)
-            case .failure(let error): failed(error)
+            case .failure(let error): react(to: error)
             }
         }
     }
 
-    /// Returns the versions of rows that are not written, but must stay as they were read until the commit: rows of
-    /// users who were only read, and missing rows of users about whom something else is deleted.
+    /// Returns the versions of rows that are not written but must not change until the commit: the rows of users who
+    /// were only read, and the absent rows of users whose rows in other tables are deleted.
     private func unwrittenVersions(_ changed: [UserState]) -> [Identifier: Int64?] {
         var versions = effects.keptVersions
         for user in changed {
@@ -343,12 +363,13 @@ final class OptimisticTransaction {
         return versions
     }
 
-    /// Completes changes that write nothing. Their results depend on committed data, so they need a commit of their own
-    /// only if the data may not have reached the standby, for example because a restart cut off the wait of the commit
-    /// that wrote it.
+    /// Completes changes that write nothing.
+    ///
+    /// Their results depend on committed data. They need a commit of their own only if this data may not have reached
+    /// the standby, for example because a restart ended the wait of the commit that wrote the data.
     private func endWithoutWriting() {
-        // A change of two users, which has a transaction of its own.
-        if store.isDistributed, users.count > 1, changes.count == 1, changes[0].steps.count == 1 { return confirm() }
+        let isChangeOfTwoUsers = users.count > 1 && changes.count == 1 && changes[0].steps.count == 1
+        if store.isDistributed, isChangeOfTwoUsers { return confirm() }
         let areRefused = effects.refusals == changes.reduce(0) { $0 + $1.count }
         let awaitsStandby = store.configuration.cluster.isSynchronous && !areRefused
         // The changes write nothing for the series that this process knows, but might for newer ones.
@@ -358,15 +379,16 @@ final class OptimisticTransaction {
         let queries = (isLocking ? [] : begin) + checks + (awaitsStandby ? [Statement.awaitStandby()] : [])
         run(queries + [Statement.commit()]) { [self] result in
             if case .failure(let error) = result, awaitsStandby || !checks.isEmpty {
-                failed(error)
+                react(to: error)
             } else {
                 settle(conflicts: [], [])
             }
         }
     }
 
-    /// Completes a change of two users that writes nothing if both are still as they were read: two nodes of a
-    /// distributed database are not read at the same moment.
+    /// Completes a change of two users that writes nothing, after a check that the rows of both are unchanged. Two
+    /// nodes of a distributed database are not read at the same moment, so the change may have seen a state that never
+    /// existed.
     private func confirm() {
         let userIDs = users.keys.sorted()
         connection.isInTransaction = false
@@ -378,25 +400,29 @@ final class OptimisticTransaction {
                 for row in rows[0] { versions[row.identifier(0)] = row.integer(1) }
                 let isSame = userIDs.allSatisfy { versions[$0] == users[$0]?.version }
                 if isSame { settle(conflicts: [], []) } else { tryAgain() }
-            case .failure(let error): failed(error)
+            case .failure(let error): react(to: error)
             }
         }
     }
 
-    /// Acknowledges the changes that are durable, and tries those with a conflict again.
+    /// Completes the changes that are durable, and tries the changes with a conflict again.
+    ///
+    /// - Parameters:
+    ///   - conflicts: the users whose rows were not written, because another writer has changed them.
+    ///   - changed: all users to be written.
     private func settle(conflicts: Set<Identifier>, _ changed: [UserState]) {
         let written = changed.filter { !conflicts.contains($0.userID) }
-        store.conflicted(conflicts.count)
+        store.countConflicts(conflicts.count)
         if !written.isEmpty || !effects.isEmpty { count(written) }
         if !effects.putSeries.isEmpty { store.forgetSeries() }
-        store.failed(effects.refusals)
+        store.countFailedChanges(effects.refusals)
         var unsettled: [PendingChange] = []
         for change in changes {
             change.steps.removeAll { !conflicts.contains($0.userID) }
             if change.steps.isEmpty { session.complete(change, nil) } else { unsettled.append(change) }
         }
         changes = unsettled
-        if changes.isEmpty { ended([]) } else { tryAgain() }
+        if changes.isEmpty { end() } else { tryAgain() }
     }
 
     /// Counts the committed transaction in the metrics.
@@ -409,6 +435,6 @@ final class OptimisticTransaction {
             transaction.profiles += user.profileDifference.profiles
             transaction.assignments += user.profileDifference.assignments
         }
-        store.committed(transaction)
+        store.countCommit(transaction)
     }
 }

@@ -2,22 +2,25 @@ import Dispatch
 import Storage
 
 /// A change of data that all users share (datafiles, attributes, segments, the audit log), or of a sticky document.
-/// Each has its own ``ProjectTransaction``, which locks, reads, applies the rule, and writes.
+/// Each change has a ``ProjectTransaction`` of its own.
 final class ProjectChange {
-    /// Monotonic nanoseconds.
+    /// When the change was submitted, in monotonic nanoseconds.
     let submittedAt = DispatchTime.now().uptimeNanoseconds
-    /// The statements that keep other transactions from changing what is read. Their rows may be read, too.
+    /// The statements that lock rows, so that other transactions do not change the data that is read. They may return
+    /// rows.
     let lock: [SQLQuery]
+    /// The statements that read, after ``lock``.
     let reads: [SQLQuery]
     /// Applies the rule to the rows of ``lock`` and ``reads``. Returns the statements that write, and the number of
-    /// their audit entries. Each attempt calls it.
+    /// audit entries among their rows. Called in each attempt.
     let writes: ([Rows]) -> (queries: [SQLQuery], auditEntries: Int)
     /// Called once with `nil` if the change is durable, or with the reason why it failed.
     let complete: (StorageError?) -> Void
-    /// The memory that the change takes while it waits, estimated.
+    /// The estimated memory that the change takes while it waits, in bytes.
     let bytes: Int
 
-    /// - Parameter lock: by default the lock of the projects, which only one transaction of all servers has at a time.
+    /// - Parameter lock: by default the lock of the row `project_state`, which only one transaction of all servers has
+    ///   at a time.
     init(
         bytes: Int = WaitingBytes.ofChange, lock: [SQLQuery] = [ProjectStateRow.readLocked()], reads: [SQLQuery],
         writes: @escaping ([Rows]) -> (queries: [SQLQuery], auditEntries: Int),
@@ -31,21 +34,22 @@ final class ProjectChange {
     }
 }
 
-/// The transaction of a ``ProjectChange``.
+/// The transaction of a ``ProjectChange``: it locks and reads, applies the rule, and writes.
 final class ProjectTransaction {
     private let change: ProjectChange
     private let session: PostgreSQLSession
     private let connection: Connection
-    private let ended: () -> Void
+    /// Called once at the end.
+    private let didEnd: () -> Void
     private var startedAt = DispatchTime.now()
 
     init(
-        _ change: ProjectChange, in session: PostgreSQLSession, on connection: Connection, ended: @escaping () -> Void
+        _ change: ProjectChange, in session: PostgreSQLSession, on connection: Connection, didEnd: @escaping () -> Void
     ) {
         self.change = change
         self.session = session
         self.connection = connection
-        self.ended = ended
+        self.didEnd = didEnd
     }
 
     private var deadline: UInt64 { session.deadline(since: change.submittedAt) }
@@ -53,17 +57,18 @@ final class ProjectTransaction {
     func start() {
         startedAt = .now()
         connection.isInTransaction = true
-        // Others may hold the lock longer than the rows of users.
+        // Other servers may hold this lock longer than locks of users' rows.
         let timeout = session.store.configuration.statementTimeout
         let begin = [Statement.begin(), Statement.limits(lockTimeout: timeout, timeout: 2 * timeout)]
         connection.run(begin + change.lock + change.reads, by: deadline) { [self] result in
             switch result {
             case .success(let rows): write(Array(rows.dropFirst(begin.count)))
-            case .failure(let error): failed(error)
+            case .failure(let error): react(to: error)
             }
         }
     }
 
+    /// Applies the rule, writes, and commits.
     private func write(_ rows: [Rows]) {
         let (queries, auditEntries) = change.writes(rows)
         connection.isInTransaction = false
@@ -71,7 +76,7 @@ final class ProjectTransaction {
         if !queries.isEmpty {
             end = queries + [Statement.commit()]
         } else if session.store.configuration.cluster.isSynchronous {
-            // The result depends on what was read, which may not have reached the standby yet.
+            // The result depends on data that may not have reached the standby yet.
             end = [Statement.awaitStandby(), Statement.commit()]
         } else {
             end = [Statement.rollback()]
@@ -81,30 +86,31 @@ final class ProjectTransaction {
             case .success:
                 if !queries.isEmpty { count(auditEntries) }
                 session.complete(change, nil)
-                ended()
-            case .failure(let error): failed(error)
+                didEnd()
+            case .failure(let error): react(to: error)
             }
         }
     }
 
+    /// Counts the committed transaction in the metrics.
     private func count(_ auditEntries: Int) {
         var transaction = CommittedTransaction()
         transaction.changes = 1
         transaction.auditEntries = auditEntries
         transaction.seconds = Double(DispatchTime.now().uptimeNanoseconds &- startedAt.uptimeNanoseconds) / 1e9
-        session.store.committed(transaction)
+        session.store.countCommit(transaction)
     }
 
     /// Tries again after a serialization failure or a deadlock; otherwise fails the change.
-    private func failed(_ error: PostgreSQLError) {
+    private func react(to error: PostgreSQLError) {
         connection.isInTransaction = false
         let waited = Double(DispatchTime.now().uptimeNanoseconds &- change.submittedAt) / 1e9
         if error.remedy == .retry, waited < session.store.settings.waitingSeconds {
             return session.after(milliseconds: .random(in: 1...20)) { [self] in start() }
         }
-        session.store.failed(1)
+        session.store.countFailedChanges(1)
         session.store.writesFail(error.asStorageError)
         session.complete(change, error.asStorageError)
-        ended()
+        didEnd()
     }
 }

@@ -2,30 +2,30 @@ import Bucketing
 import Chronology
 import Storage
 
-/// The writes of a transaction that are not part of one user's ``UserState``, and the conditions under which it may
-/// commit.
+/// The writes of a transaction that are not part of one user's ``UserState``, and the conditions for its commit.
 ///
-/// Rules request writes, which ``perform(_:of:at:)`` records. ``queries(_:server:feed:isDistributed:at:)`` turns them
-/// into statements.
+/// Rules request writes, which ``perform(_:of:at:)`` records. ``queries(_:server:feed:isDistributed:at:)`` turns the
+/// writes and the conditions into statements.
 struct TransactionEffects {
     var tallies = TallyChanges()
-    /// The newest datafile that the changes depend on.
+    /// The version of the datafile that must still be the newest at the commit; `nil` for none.
     var newestDatafile: Int64?
-    /// The version of the series that the changes depend on.
+    /// The version of the series that the changes depend on; `nil` for none.
     ///
-    /// Why the version is compared: a series is tracked from some commit on. After that commit it is filled with the
-    /// users who had events before. So a transaction that stores an event without knowing the series must commit before
-    /// the series is tracked, or not at all. For this, series change under the lock of event numbers, and a transaction
-    /// that stores events compares the version under the same lock, which it keeps until its commit.
+    /// Why the version is compared: a series is tracked from some commit on. After this commit the series is filled
+    /// with the users who had events before. So a transaction that stores an event without knowing the series must
+    /// commit before the series is tracked, or not at all. For this purpose, series change under the lock of event
+    /// numbers, and a transaction that stores events compares the version under the same lock, which it keeps until its
+    /// commit.
     ///
-    /// A transaction that knows the series and one that fills it write the same user's row, so one of them is repeated.
-    /// If the filling one writes nothing, it has read no event that counts, and the other one has computed the user's
-    /// totals itself.
+    /// A transaction that knows the series and a transaction that fills it write the same user's row, so one of them is
+    /// repeated. If the filling transaction writes nothing, it has read no event that counts. The other transaction has
+    /// computed the user's totals itself then.
     var seriesVersion: Int64?
-    /// The series that have new values of breakdowns, by number. Written under the lock, after the comparison of the
+    /// The series with new values of breakdowns, by number. Written under the lock, after the comparison of the
     /// version, so that no values of other transactions are lost.
     private(set) var putSeries: [Int64: TrackedSeries] = [:]
-    /// Users who were erased, or merged into another (the account).
+    /// Users who were erased, or merged into an account.
     private var removals: [(userID: Identifier, account: Identifier?)] = []
     /// Users who must not have been erased or merged since a time, by the hashes of their ids.
     private var expectedUsers: [Int64: Instant] = [:]
@@ -44,18 +44,19 @@ struct TransactionEffects {
     private var takenOver: [(from: Identifier, to: Identifier)] = []
     /// Users whose sticky documents are deleted.
     private var stickyErasures: [Identifier] = []
-    /// The versions of rows that were only read, and must still be the same at the commit; `nil`: there must be no row.
+    /// The versions of rows that were only read and must be the same at the commit; `nil` if there must be no row.
     var keptVersions: [Identifier: Int64?] = [:]
     /// The number of changes that a rule refused.
     var refusals = 0
 
-    /// The advisory lock under which events are numbered, so that transactions commit in the order of their numbers: a
-    /// reader who has seen a number has seen all lower ones.
+    /// The advisory lock under which events are numbered. Transactions commit in the order of their events' numbers, so
+    /// a reader who has seen a number has seen all lower numbers. The value is arbitrary.
     private static let numbering: Int64 = 4_739_118_003
     private static let lock = Statement("event_lock", "SELECT pg_advisory_xact_lock($1)")
+    /// The statement that takes the lock until the commit.
     static var lockNumbers: SQLQuery { lock(.integer(numbering)) }
 
-    /// Whether there is nothing to write.
+    /// Whether there is nothing to write besides users' rows.
     var isEmpty: Bool {
         tallies.isEmpty && removals.isEmpty && auditEntries.isEmpty && exposures.isEmpty && goalEvents.isEmpty
             && !changesProjects && periods.isEmpty && takenOver.isEmpty && stickyErasures.isEmpty
@@ -95,7 +96,7 @@ struct TransactionEffects {
         }
     }
 
-    /// Makes the commit fail if the user was erased, or merged into another, at this time or later.
+    /// Makes the commit fail if the user was erased or merged at this time or later.
     mutating func expectNoRemoval(of userID: Identifier, since time: Instant) {
         let hash = ErasureRules.hash(userID)
         expectedUsers[hash] = min(expectedUsers[hash] ?? time, time)
@@ -110,13 +111,25 @@ struct TransactionEffects {
     func queries(
         _ users: [UserState], server: Int64, feed: [UInt8], isDistributed: Bool, at now: Instant
     ) -> [SQLQuery] {
-        var queries: [SQLQuery] = []
-        func add<Element>(_ elements: [Element], _ query: ([Element]) -> SQLQuery) {
-            if !elements.isEmpty { queries.append(query(elements)) }
+        var queries = queriesOfErasures(users) + queriesOfTotals(users) + queriesOfEvents()
+        queries.insert(auditEntries.map(\.values), into: .audit)
+        queries.add(Set(removals.map(ErasureRules.mark)).sorted()) { marks in
+            ErasureRows.insert(.integers(marks), .integer(server))
         }
-        // Checked now, because the users' rows are locked.
-        add(expectedUsers.sorted { $0.key < $1.key }) {
-            ErasureRows.expectNoRemoval(.integers($0.map(\.key)), .instants($0.map(\.value)))
+        for (userID, account) in removals {
+            queries += RemovedUser.statements(userID, into: account, at: now, .postgreSQL)
+        }
+        queries += queriesOfFeed(feed, isDistributed: isDistributed, at: now)
+        if changesProjects { queries += [ProjectStateRow.changed(), ProjectStateRow.notify()] }
+        return queries
+    }
+
+    /// Returns the statements that check for erasures, and that delete or move the records of erased and merged users.
+    /// The checks see all earlier erasures, because the users' rows are locked.
+    private func queriesOfErasures(_ users: [UserState]) -> [SQLQuery] {
+        var queries: [SQLQuery] = []
+        queries.add(expectedUsers.sorted { $0.key < $1.key }) { expected in
+            ErasureRows.expectNoRemoval(.integers(expected.map(\.key)), .instants(expected.map(\.value)))
         }
         for (former, userID) in takenOver {
             let users = [SQLValue.text(former), .text(userID)]
@@ -124,44 +137,63 @@ struct TransactionEffects {
             queries.append(.each(UserRecords.PartRows.goalEventsOfSenders.rows, of: [former], .delete))
             queries.append(AuditRows.move.query(users))
         }
-        add(users.filter(\.isErased).map(\.userID)) { erased in
+        let erased = users.filter(\.isErased).map(\.userID)
+        if !erased.isEmpty {
             queries += UserRecords.erasure.map { SQLQuery.each($0.rows, of: erased, $0.action) }
-            return .each(UserRecords.PartRows.forcedVariations.rows, of: erased, .delete)
+            queries.append(.each(UserRecords.PartRows.forcedVariations.rows, of: erased, .delete))
         }
-        add(stickyErasures) { .each(UserRecords.PartRows.stickyDocuments.rows, of: $0, .delete) }
-        add(users.flatMap { user in user.deletedTotals.map { [SQLValue.text(user.userID), .text($0)] } }) {
-            .each(UserRecords.PartRows.totals.rows, $0, .delete)
+        queries.add(stickyErasures) { .each(UserRecords.PartRows.stickyDocuments.rows, of: $0, .delete) }
+        return queries
+    }
+
+    /// Returns the statements that write totals, forced variations and allocation periods.
+    private func queriesOfTotals(_ users: [UserState]) -> [SQLQuery] {
+        var queries: [SQLQuery] = []
+        let deletedTotals = users.flatMap { user in
+            user.deletedTotals.map { [SQLValue.text(user.userID), .text($0)] }
         }
-        func insert(_ rows: [[SQLValue]], into table: StoredTable) {
-            add(rows) { .insert($0, into: table) }
-        }
-        insert(users.flatMap { user in user.putTotals.map { $1.values(user.userID, $0) } }, into: .userGoals)
-        add(users.flatMap(\.deletedForcedVariations).map(\.key)) {
+        queries.add(deletedTotals) { .each(UserRecords.PartRows.totals.rows, $0, .delete) }
+        let totals = users.flatMap { user in user.putTotals.map { key, total in total.values(user.userID, key) } }
+        queries.insert(totals, into: .userGoals)
+        queries.add(users.flatMap(\.deletedForcedVariations).map(\.key)) {
             .each(UserRecords.PartRows.forcedVariations.rows, $0, .delete)
         }
-        insert(users.flatMap(\.putForcedVariations).map(\.values), into: .forcedVariations)
-        insert(periods.map { $0.period.values($0.experimentID) }, into: .allocationPeriods)
-        if !exposures.isEmpty || !goalEvents.isEmpty || seriesVersion != nil { queries.append(Self.lockNumbers) }
+        queries.insert(users.flatMap(\.putForcedVariations).map(\.values), into: .forcedVariations)
+        queries.insert(periods.map { $0.period.values($0.experimentID) }, into: .allocationPeriods)
+        return queries
+    }
+
+    /// Returns the statements that write events, series and tallies. Events and series are written under the lock of
+    /// event numbers; see ``seriesVersion``.
+    private func queriesOfEvents() -> [SQLQuery] {
+        var queries: [SQLQuery] = []
+        let needsLock = !exposures.isEmpty || !goalEvents.isEmpty || seriesVersion != nil
+        if needsLock { queries.append(Self.lockNumbers) }
         if let seriesVersion { queries.append(SeriesRows.expect(.integer(seriesVersion))) }
-        add(putSeries.values.sorted { $0.number < $1.number }) { .insert($0.map(\.values), into: .trackedSeries) }
+        queries.insert(putSeries.values.sorted { $0.number < $1.number }.map(\.values), into: .trackedSeries)
         if !putSeries.isEmpty { queries.append(SeriesRows.raise()) }
-        insert(exposures.map(\.values), into: .exposures)
-        insert(goalEvents.map(\.values), into: .goalEvents)
+        queries.insert(exposures.map(\.values), into: .exposures)
+        queries.insert(goalEvents.map(\.values), into: .goalEvents)
         if !tallies.isEmpty { queries.append(TallyRows.insert(tallies)) }
-        insert(auditEntries.map(\.values), into: .audit)
-        add(Set(removals.map(ErasureRules.mark)).sorted()) { ErasureRows.insert(.integers($0), .integer(server)) }
-        for (userID, account) in removals {
-            queries += RemovedUser.statements(userID, into: account, at: now, .postgreSQL)
-        }
-        queries += self.feed(feed, isDistributed: isDistributed, at: now)
-        if changesProjects { queries += [ProjectStateRow.changed(), ProjectStateRow.notify()] }
         return queries
     }
 
     /// Returns the statements that insert entries into the feed.
-    private func feed(_ entries: [UInt8], isDistributed: Bool, at now: Instant) -> [SQLQuery] {
+    private func queriesOfFeed(_ entries: [UInt8], isDistributed: Bool, at now: Instant) -> [SQLQuery] {
         guard !entries.isEmpty else { return [] }
         return (isDistributed ? [FeedRows.assignTransaction()] : [])
             + [FeedRows.insert(.instant(now), .bytes(entries))] + feedRemovals.flatMap { $0.statements(number: nil) }
+    }
+}
+
+extension [SQLQuery] {
+    /// Adds a statement about some elements, unless there are none.
+    fileprivate mutating func add<Value>(_ elements: [Value], _ query: ([Value]) -> SQLQuery) {
+        if !elements.isEmpty { append(query(elements)) }
+    }
+
+    /// Adds a statement that inserts rows, unless there are none.
+    fileprivate mutating func insert(_ rows: [[SQLValue]], into table: StoredTable) {
+        if !rows.isEmpty { append(.insert(rows, into: table)) }
     }
 }

@@ -2,8 +2,11 @@ import Bucketing
 import Chronology
 import Storage
 
-/// What an ``OptimisticTransaction`` knows of one user: the records as they were read, and the records after the rules,
-/// with the writes that lead from one to the other.
+/// One user in an ``OptimisticTransaction``: the records as they were read, the records after the rules, and the writes
+/// that the rules have requested.
+///
+/// The transaction sets the records that were read. For each attempt it calls ``reset()``, and then the rules read the
+/// records (``fill(_:_:)``) and change them (``perform(_:)``).
 final class UserState {
     let userID: Identifier
 
@@ -13,26 +16,27 @@ final class UserState {
     private(set) var version: Int64?
     /// The encoded attributes; `nil` for none.
     private var readAttributes: [UInt8]?
-    /// The other parts that have been read.
+    /// The parts in other tables that were read.
     private var known = UserParts()
-    /// The records, except the attributes.
+    /// The records as they were read, except the attributes.
     private(set) var stored: UserRecords
 
     // MARK: After the rules
 
-    /// The records, except the attributes. Parts that all users share are in the transaction.
+    /// The records after the rules, except the attributes. Parts that all users share are in the transaction.
     private(set) var records: UserRecords
-    /// The encoded attributes; `nil` for none.
+    /// The encoded attributes after the rules; `nil` for none.
     private(set) var attributes: [UInt8]?
     private(set) var profileChanged = false
     private(set) var attributesChanged = false
-    /// Whether the row that was read is to be deleted, unless a later change needs it.
+    /// Whether the row that was read is deleted. If a later change needs a row, it is inserted after that.
     private(set) var deletesRow = false
-    /// Whether the user is erased, or merged into another: nobody may store anything about the user meanwhile.
+    /// Whether the user is erased or merged. Other transactions must not store anything about the user at the same
+    /// time.
     private(set) var isRemoved = false
-    /// Whether the rows in other tables are to be deleted.
+    /// Whether the user's rows in other tables are deleted.
     private(set) var isErased = false
-    /// The experiments whose totals are to be deleted, before ``putTotals`` are written.
+    /// The experiments whose totals are deleted, before ``putTotals`` are written.
     private(set) var deletedTotals: Set<Identifier> = []
     private(set) var putTotals: [UserRecords.TotalKey: UserGoal] = [:]
     private(set) var putForcedVariations: [ForcedVariation] = []
@@ -40,7 +44,8 @@ final class UserState {
     /// The entries of the user for the feed; empty if there is no feed.
     private(set) var feed = FeedEncoder()
     private let hasFeed: Bool
-    /// Whether rows in other tables change, so that the version of the user's row must protect them.
+    /// Whether rows in other tables change. The user's row then gets a new version, so that other transactions that
+    /// have read these rows conflict.
     private(set) var needsGuard = false
 
     init(_ userID: Identifier, hasFeed: Bool) {
@@ -100,13 +105,13 @@ final class UserState {
         if case .absent = profile { attributes != nil || needsGuard } else { true }
     }
 
-    /// Stores a profile; `nil` deletes it. Not for the feed.
+    /// Stores a profile without an entry in the feed; `nil` deletes the profile.
     func set(_ profile: ProfileRecord?) {
         records.profile = profile.map { .present($0) } ?? .absent
         profileChanged = true
     }
 
-    /// Stores a profile that somebody has changed, and adds the change to the feed.
+    /// Stores a changed profile, and adds the change to the feed.
     func put(_ record: ProfileRecord, replacing stored: ProfileRecord?) {
         set(record)
         if hasFeed { feed.append(record, replacing: stored, of: userID) }
@@ -136,7 +141,7 @@ final class UserState {
         return true
     }
 
-    /// Performs a write of a rule if it is part of the user's state; see ``TransactionEffects`` for the others.
+    /// Performs a write of a rule if it is part of the user's state. ``TransactionEffects`` performs the others.
     func perform(_ write: UserRecords.Write) {
         if hasFeed { feed.append(write, of: userID) }
         switch write {
@@ -198,8 +203,8 @@ final class UserState {
         deletedForcedVariations.removeAll(where: isSame)
     }
 
-    /// Erases everything but the profile. Also discards earlier writes of the same transaction; later ones are written
-    /// after the erasure.
+    /// Erases all records except the profile. Discards earlier writes of the same transaction. Later writes follow the
+    /// erasure.
     private func eraseOtherRecords() {
         attributes = nil
         attributesChanged = true

@@ -1,13 +1,13 @@
 import Synchronization
 
-/// A Bloom filter of users: it has no false negatives and few false positives (Bloom, "Space/Time Trade-offs in Hash
-/// Coding with Allowable Errors", 1970). Users cannot be removed. Any thread may add and query.
+/// A Bloom filter of users: a set with few false positives and no false negatives (Bloom, "Space/Time Trade-offs in
+/// Hash Coding with Allowable Errors", 1970). Users cannot be removed. Any thread may add and query.
 ///
-/// The bits of a user are in one block of eight words, one bit in each, so that a query touches one cache line (Putze,
+/// A user has eight bits, one in each of the eight words of a block, so that a query touches one cache line (Putze,
 /// Sanders, Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007). The false positive rate is one in 30
 /// when the filter is full, and one in a thousand when it is half full.
 final class BloomFilter: Sendable {
-    /// The number of words in a block.
+    /// The number of words in a block: 64 bytes, the size of a cache line.
     private static let blockSize = 8
     private static let bitsPerUser = 8
 
@@ -15,7 +15,7 @@ final class BloomFilter: Sendable {
     let capacity: Int
     // Safe: the words are atomic, and the pointer is constant.
     private nonisolated(unsafe) let words: UnsafeMutableBufferPointer<Atomic<UInt64>>
-    /// The number of users added, except those that a false positive took for present.
+    /// The number of users added, except users whose bits were all set before.
     private let added = Atomic(0)
 
     /// - Parameter capacity: clamped to 1...2^31.
@@ -61,7 +61,8 @@ final class BloomFilter: Sendable {
         return true
     }
 
-    /// Returns the first word of the user's block. All 64 bits of the hash select the block, 48 of them the bits in it.
+    /// Returns the first word of the user's block. All 64 bits of the hash select the block; 48 of these bits also
+    /// select the bits in the block.
     private func block(_ hash: UInt64) -> Int {
         let blocks = UInt64(words.count / Self.blockSize)
         return Int(((hash &* 0x9E37_79B9_7F4A_7C15) >> 32 &* blocks) >> 32) * Self.blockSize

@@ -1,19 +1,20 @@
 import Synchronization
 
-/// Notifies each reader of this process of what commits changed, so that its cache stays current.
+/// Notifies the readers of this process of the changes in each commit, so that their caches stay current.
 ///
-/// The ``Writer`` announces the number of each commit before it commits, and then delivers a notice to the inbox of
-/// each ``SQLiteReader``. The reader takes its notices before the first lookup of a batch.
+/// The ``Writer`` announces the number of each commit before it commits. After the commit it delivers a notice to the
+/// inbox of each ``SQLiteReader``. A reader takes its notices before the first lookup of a batch.
 final class CommitNotices: Sendable {
     /// The notices that one reader has not processed yet.
     final class Inbox: Sendable {
         private struct Contents {
             var notices: [Notice] = []
+            /// The approximate size of all notices since the last ``Inbox/take()``.
             var bytes = 0
         }
 
-        /// The approximate capacity in bytes. If the inbox of an idle reader overflows, the reader clears its cache
-        /// instead.
+        /// The approximate capacity in bytes. If the inbox of an idle reader overflows, one notice of unknown changes
+        /// takes the place of all others, and makes the reader clear its cache.
         private static let capacity = 2 << 20
         private let contents = Mutex(Contents())
         /// Whether there are notices. Cheaper to read than ``contents``.
@@ -43,26 +44,29 @@ final class CommitNotices: Sendable {
         }
     }
 
-    /// What one commit changed.
+    /// The changes of one commit.
     struct Notice: Sendable {
         let commit: Commit
-        /// The log's header before the commit.
+        /// The log's header before the commit; `nil` if it is unknown.
         let former: LogHeader?
-        /// What changed; `nil` if anything may have.
+        /// The changed users; `nil` if any user may have changed.
         let changes: UserChanges?
         /// The approximate size of the notice.
         let bytes: Int
+
+        /// The approximate size of a notice without changes.
+        private static let overhead = 192
 
         init(number: Int64, changes: UserChanges?, header: LogHeader? = nil, after former: LogHeader? = nil) {
             commit = Commit(number: number, header: header)
             self.former = former
             self.changes = changes
-            bytes = 192 + (changes?.size ?? 0)
+            bytes = Self.overhead + (changes?.size ?? 0)
         }
     }
 
     private let inboxes = Mutex<[Inbox]>([])
-    /// The number of the last commit that this process has begun to make; 0 after a failed one.
+    /// The number of the last commit that this process has announced; 0 after a failed commit.
     private let announced = Atomic<Int64>(0)
     private let closed = Atomic<Bool>(false)
 
@@ -73,6 +77,7 @@ final class CommitNotices: Sendable {
         closed.store(true, ordering: .releasing)
     }
 
+    /// Creates the inbox of a reader, which receives the notices from now on.
     func makeInbox() -> Inbox {
         let inbox = Inbox()
         inboxes.withLock { $0.append(inbox) }
@@ -83,12 +88,15 @@ final class CommitNotices: Sendable {
         inboxes.withLock { $0.removeAll { $0 === inbox } }
     }
 
-    /// Announces a commit before it is made, so that a reader that sees the commit knows whose it is. 0 withdraws it.
+    /// Announces a commit before it is made, so that a reader that sees the commit in the database knows that this
+    /// process has made it.
+    ///
+    /// - Parameter number: the number of the commit; 0 withdraws an announcement.
     func announce(_ number: Int64) {
         announced.store(number, ordering: .sequentiallyConsistent)
     }
 
-    /// Whether this process makes the commit with this number.
+    /// Whether this process has announced the commit with this number.
     func isAnnounced(_ number: Int64) -> Bool {
         number > 0 && announced.load(ordering: .sequentiallyConsistent) == number
     }

@@ -1,17 +1,18 @@
 import CSQLite
 
-/// Identifies a commit. Commits of Holdfast raise the number; those of other programs change only the header.
+/// Identifies a commit. A commit of Holdfast raises the number; a commit of another program changes only the header.
 struct Commit: Equatable, Sendable {
-    /// The counter in the database.
+    /// The value of `commits` in the table `counters`.
     var number: Int64
     /// The log's header after the commit; `nil` if unknown.
     var header: LogHeader?
 }
 
-/// A copy of the header of the write-ahead log's index. It contains a count of commits and the log's checksums: if two
-/// copies are equal, nothing was committed between them.
+/// A copy of the header of the write-ahead log's index. The header contains a count of commits and the log's checksums,
+/// so if two copies are equal, nothing was committed between them.
+///
+/// The offsets of the fields are in https://sqlite.org/walformat.html, section 2.1.
 struct LogHeader: Equatable, Sendable {
-    // Offsets of its fields in bytes: https://sqlite.org/walformat.html, section 2.1.
     private typealias Words = (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64)
     private var words: Words = (0, 0, 0, 0, 0, 0)
 
@@ -24,12 +25,12 @@ struct LogHeader: Equatable, Sendable {
         }
     }
 
-    /// Whether this is the header after the next commit.
+    /// Whether exactly one commit lies between another header and this one.
     func isNext(after former: LogHeader) -> Bool {
         commits == former.commits &+ 1
     }
 
-    /// The offset of the log's end, and the size of a frame in it (a page with its header), in bytes:
+    /// The offset of the log's end, and the size of a frame of the log (a page with its header), in bytes; see
     /// https://sqlite.org/walformat.html, section 1.
     var end: (offset: Int64, frameSize: Int64) {
         withUnsafeBytes(of: words) { words in
@@ -43,17 +44,17 @@ struct LogHeader: Equatable, Sendable {
     /// The number of frames in the log.
     var frames: UInt32 { withUnsafeBytes(of: words) { $0.load(fromByteOffset: 16, as: UInt32.self) } }
 
-    /// The two halves of the checksum of all frames.
+    /// The two halves of the checksum over all frames.
     var checksum: (UInt32, UInt32) {
         withUnsafeBytes(of: words) {
             ($0.load(fromByteOffset: 24, as: UInt32.self), $0.load(fromByteOffset: 28, as: UInt32.self))
         }
     }
 
-    /// The salts as they are in the log's header. They change whenever the log restarts.
+    /// The salts in the log's header, which change whenever the log restarts.
     var salts: [UInt8] { withUnsafeBytes(of: words) { Array($0[32..<40]) } }
 
-    /// `iChange` in SQLite's wal.c: raised by every commit, and by nothing else.
+    /// `iChange` in SQLite's wal.c. Every commit raises it by one, and nothing else does.
     private var commits: UInt32 {
         withUnsafeBytes(of: words) { $0.load(fromByteOffset: 8, as: UInt32.self) }
     }
@@ -63,21 +64,22 @@ struct LogHeader: Equatable, Sendable {
     }
 }
 
-/// How much of the write-ahead log a checkpoint has copied into the database, as the log's index says.
+/// How much of the write-ahead log is copied into the database, according to the log's index.
 struct LogCopying: Equatable, Sendable {
     /// The ``LogHeader/salts`` of the log, which distinguish it from the log before its restart.
     let salts: [UInt8]
-    /// `nBackfill` (https://sqlite.org/walformat.html, section 2.1): how many frames are in the database.
+    /// `nBackfill` (https://sqlite.org/walformat.html, section 2.1): the number of frames that are copied.
     let copied: UInt32
-    /// `nBackfillAttempted`: how many frames a checkpoint has begun to copy.
+    /// `nBackfillAttempted`: the number of frames that a checkpoint has begun to copy.
     let attempted: UInt32
 
+    /// - Parameter index: the start of the log's index in shared memory.
     init(salts: [UInt8], at index: UnsafeRawPointer) {
         self.salts = salts
         copied = csqlite_index_word(index, 24)
         attempted = csqlite_index_word(index, 32)
     }
 
-    /// Whether no checkpoint is copying: the database changes only after the next one has raised ``attempted``.
+    /// Whether no checkpoint is copying. The database file changes only after a checkpoint has raised ``attempted``.
     var isComplete: Bool { copied == attempted }
 }

@@ -1,14 +1,15 @@
 import Bucketing
 import JSON
 
-/// A bounded cache of user records: a ring buffer, in which new entries overwrite the oldest ones, and a hash table of
-/// positions in the ring. An entry takes 16 bytes beside its key and value, and about 8 in the table. Adding one
-/// allocates nothing, unless the table grows.
+/// A bounded cache of user records: a ring buffer of entries, and a hash table of their positions in the ring.
+///
+/// A new entry overwrites the oldest ones. An entry takes 16 bytes beside its key and value, and about 8 bytes in the
+/// table. Adding an entry allocates nothing, unless the table grows.
 ///
 /// ```
 /// ring   | … oldest entry | … | newest entry | free … |
-/// entry  hash 4 | key length 4 | value length 4 | flags 4 | key | value | padding to 8
-/// table  position of an entry in units of 8 bytes, plus 1; 0: free. Linear probing from the hash.
+/// entry  hash 4 | key length 4 | value length 4 | flags 4 | key | value | padding to 8     (sizes in bytes)
+/// table  position of an entry in units of 8 bytes, plus 1; 0 for a free slot. Linear probing from the hash.
 /// ```
 final class RecordCache {
     /// The result of a lookup.
@@ -20,6 +21,7 @@ final class RecordCache {
         case record([UInt8])
     }
 
+    /// The size of an entry without its key and value, in bytes.
     private static let headerSize = 16
     /// The initial number of slots; the table doubles before it is more than half full.
     private static let firstTableSize = 1_024
@@ -30,7 +32,7 @@ final class RecordCache {
 
     /// The entry is in the table.
     private static let alive: UInt32 = 1
-    /// The entry was removed, and only takes space until it is overwritten.
+    /// The entry is not in the table any more. It takes space until it is overwritten.
     private static let dead: UInt32 = 2
     /// Marks the unused end of the ring, where the next entry did not fit.
     private static let filler: UInt32 = 3
@@ -38,14 +40,15 @@ final class RecordCache {
     private let ring: UnsafeMutableRawPointer
     /// The size of the ring in bytes; a multiple of 8.
     private let capacity: Int
-    /// The offsets of the oldest entry and of the next one.
+    /// The offset of the oldest entry in the ring.
     private var oldest = 0
+    /// The offset at which the next entry begins.
     private var next = 0
     /// The number of bytes between `oldest` and `next`, including dead entries and fillers.
     private(set) var usedBytes = 0
     /// The number of entries that are alive.
     private(set) var count = 0
-    /// The hash table. Not an array: each access to an element would be a call.
+    /// The hash table. Not an array, because each access to an element would be a call.
     private var table: UnsafeMutableBufferPointer<UInt32>
 
     /// - Parameter bytes: the size of the ring. The system provides the memory as it fills.
@@ -82,7 +85,7 @@ final class RecordCache {
         record.withUnsafeBytes { put($0, key, in: slot(of: key)) }
     }
 
-    /// Updates the record of a cached user.
+    /// Updates the record of a user if the user is in the cache; `nil` if the user has no record any more.
     func replace(_ key: UserKey, _ record: UnsafeRawBufferPointer?) {
         if let slot = slot(of: key) { put(record, key, in: slot) }
     }
@@ -110,7 +113,8 @@ final class RecordCache {
     private func put(_ record: UnsafeRawBufferPointer?, _ key: UserKey, in slot: Int?) {
         let size = Self.size(key.bytes.count, record?.count ?? 0)
         if let slot {
-            // Mostly only a variation has changed. Overwriting in place evicts nothing.
+            // Mostly the size stays the same, because only a variation has changed. Overwriting in place evicts
+            // nothing.
             if self.size(entryAt: position(slot)) == size { return fill(position(slot), key.bytes.count, record) }
             remove(slot)
         }
@@ -136,16 +140,16 @@ final class RecordCache {
     private func makeRoom(_ size: Int) {
         if capacity - next < size {
             let rest = capacity - next
-            free(rest)
+            evictOldest(untilFree: rest)
             if rest >= Self.headerSize { store(Self.filler, at: next + 12) }
             next = 0
             usedBytes += rest
         }
-        free(size)
+        evictOldest(untilFree: size)
     }
 
     /// Evicts the oldest entries until `size` bytes are free.
-    private func free(_ size: Int) {
+    private func evictOldest(untilFree size: Int) {
         while capacity - usedBytes < size {
             let rest = capacity - oldest
             guard rest >= Self.headerSize, load(oldest + 12) != Self.filler else {
@@ -247,9 +251,10 @@ final class RecordCache {
         remove(slot)
     }
 
-    /// Removes an entry from the table, and moves entries behind it up that linear probing would no longer find (Knuth,
-    /// The Art of Computer Programming, volume 3, 6.4, algorithm R). The bytes of the entry stay in the ring until they
-    /// are overwritten.
+    /// Removes an entry from the table. The bytes of the entry stay in the ring until they are overwritten.
+    ///
+    /// Moves entries behind it into the hole if linear probing would no longer find them (Knuth, The Art of Computer
+    /// Programming, volume 3, 6.4, algorithm R).
     private func remove(_ slot: Int) {
         store(Self.dead, at: position(slot) + 12)
         count -= 1
@@ -271,7 +276,7 @@ final class RecordCache {
 
 @available(*, unavailable) extension RecordCache: Sendable {}
 
-/// The bytes of a user's id, in place, and their hash.
+/// The bytes of a user's id and their hash. The bytes are valid only during the call that lends the key.
 struct UserKey {
     let bytes: UnsafeRawBufferPointer
     /// Seeded randomly in each process, so that nobody can choose ids that collide in a table.
@@ -289,7 +294,7 @@ extension UserKey {
 @available(*, unavailable) extension UserKey: Sendable {}
 
 extension Identifier {
-    /// Lends the key for the duration of the call.
+    /// Lends the key of the user for the duration of the call.
     func withKey<Result>(_ body: (UserKey) -> Result) -> Result {
         var text = string
         return text.withUTF8 { body(UserKey(UnsafeRawBufferPointer($0))) }

@@ -1,8 +1,10 @@
-/// The changes of users in a commit, in order. One flat buffer: all readers share it across threads, and would contend
-/// for the reference counts of separate values.
+/// The changes of users in a commit, in order.
+///
+/// All changes are in one flat buffer. The readers share it across threads, and would contend for the reference counts
+/// of separate values.
 ///
 /// ```
-/// change  hash 8 | key length 4 | record length 4 | key | record | padding to 8
+/// change  hash 8 | key length 4 | record length 4 | key | record | padding to 8     (sizes in bytes)
 /// ```
 struct UserChanges: Sendable {
     /// A change, valid only during the call that it is passed to.
@@ -18,6 +20,7 @@ struct UserChanges: Sendable {
         case attributes
     }
 
+    /// The size of a change without its key and record, in bytes.
     private static let headerSize = 16
     /// The record length of a deleted profile.
     private static let noRecord = UInt32.max

@@ -3,21 +3,22 @@ import Dispatch
 import Storage
 import Synchronization
 
-/// Filters out users without a profile. Without it, looking up a new user in the database would be the most expensive
-/// part of a decision.
+/// Filters out lookups of users without a profile. Without the filter, looking up a new user in the database would be
+/// the most expensive part of a decision.
 ///
 /// The first lookup of a user without a profile, or the first new user, starts a background scan of the database, which
-/// fills a Bloom filter. Why the filter never lacks a user:
+/// fills a ``BloomFilter``. Why the filter never lacks a user:
 ///
 /// - Before the scan reads anything, the writer begins to add each new user to the filter before the commit.
-/// - The scan first reads the number of the last commit. It finds all users of the commits up to this one, except those
+/// - The scan first reads the number of the last commit. It finds all users of the commits up to this one, except users
 ///   deleted since. The writer adds the users of its own later commits.
 /// - Other processes and programs do not add their users. So the filter is complete only as of the last commit in an
-///   unbroken sequence of this process's commits, and serves only readers that know this commit as the last one. The
-///   writer's next commit detects a gap in the sequence, by its number or by the log's header before it, and drops the
-///   filter. A scan fills a new one after a pause. A process that never writes has no filter.
+///   unbroken sequence of this process's commits. It serves only readers to whom this commit is the last one.
+/// - The writer's next commit detects a gap in the sequence, by its number or by the log's header before it, and drops
+///   the filter. A scan fills a new one after a pause.
 ///
-/// A filter that exceeds its capacity is used until a scan has filled a larger one.
+/// A process that never writes has no filter. A filter that exceeds its capacity is used until a scan has filled a
+/// larger one.
 final class UserFilter: Sendable {
     private struct State {
         /// The last commit in the unbroken sequence of this process's commits.
@@ -34,13 +35,14 @@ final class UserFilter: Sendable {
         var isClosed = false
     }
 
-    /// The number of users that a scan reads in one step: few, because a step pins the write-ahead log.
+    /// The number of users that a scan reads in one step. Few, because the log cannot restart during a step.
     private static let scanStep = 250
-    /// After each step a scan pauses for this multiple of the step's time, to leave disk and processor to others.
+    /// After each step a scan pauses for this multiple of the step's time, to leave the disk and the processor to
+    /// others.
     private static let stepPauseFactor = 3.0
     /// After a scan, the next one waits for at least this multiple of its time.
     private static let pauseFactor = 10.0
-    /// The minimum size of a profile in the file, in bytes.
+    /// The minimum size of a profile in the file, in bytes. Limits the capacity if the counter of profiles is wrong.
     private static let minimumProfileSize = 8
 
     private static let executor = DispatchExecutor(label: "user-scan", qos: .utility)
@@ -58,6 +60,7 @@ final class UserFilter: Sendable {
         minimumCapacity = configuration.minimumUserCapacity
     }
 
+    /// Drops the filter, and ends a scan in progress.
     func close() {
         state.withLock { state in
             state.isClosed = true
@@ -76,7 +79,7 @@ final class UserFilter: Sendable {
 
     // MARK: Readers
 
-    /// Returns the filter for a reader that knows this commit as the last one.
+    /// Returns the filter for a reader to whom this commit is the last one; `nil` if there is none.
     func filter(asOf commit: Commit) -> BloomFilter? {
         state.withLock { commit == $0.last ? $0.complete : nil }
     }
@@ -86,10 +89,10 @@ final class UserFilter: Sendable {
     /// The last commit in the unbroken sequence of this process's commits.
     var last: Commit { state.withLock(\.last) }
 
-    /// The filter as a hint: it may lack users that another process has added.
+    /// The filter as a hint for the writer. It may lack users whom another process has added.
     var latestFilter: BloomFilter? { state.withLock { $0.complete } }
 
-    /// Adds the users of a commit. Call it before the commit.
+    /// Adds the new users of a commit. Call it before the commit.
     ///
     /// - Parameter users: the hashes of the users.
     func add(_ users: [UInt64]) {
@@ -101,7 +104,7 @@ final class UserFilter: Sendable {
         }
     }
 
-    /// Records a commit of this process, or the last commit when the store is opened.
+    /// Records a commit of this process, or the last commit of any process when the store is opened.
     ///
     /// - Parameter former: the header of the log before the commit.
     func didCommit(_ commit: Commit, after former: LogHeader?) {
@@ -137,10 +140,10 @@ final class UserFilter: Sendable {
         Task(executorPreference: Self.executor) { await self.scan() }
     }
 
-    /// Replaces the filter by a new one, unless the new one has become useless meanwhile.
+    /// Fills a new filter, which replaces the present one unless a gap has made it useless meanwhile.
     private func scan() async {
         let start = DispatchTime.now()
-        let filter = await filled()
+        let filter = await scannedFilter()
         let end = DispatchTime.now()
         state.withLock { state in
             if let filter, filter === state.growing { state.complete = filter }
@@ -150,13 +153,15 @@ final class UserFilter: Sendable {
         }
     }
 
-    /// Returns a filter that contains all users; `nil` if the scan failed, or a gap made the filter useless.
-    private func filled() async -> BloomFilter? {
+    /// Scans all users, and returns a filter that contains them; `nil` if the scan failed, or if a gap in the sequence
+    /// of commits made the filter useless.
+    private func scannedFilter() async -> BloomFilter? {
         let begun = try? await reader.read { [self] connection throws(SQLiteError) in try beginScan(connection) }
         guard let filter = begun else { return nil }
         var last: Identifier?
         while state.withLock({ $0.growing === filter }) {
-            let (start, after) = (DispatchTime.now(), last)
+            let start = DispatchTime.now()
+            let after = last
             let step = await Result.of { () throws(StorageError) in
                 try await reader.read { connection throws(SQLiteError) -> Identifier? in
                     let users = try ProfileRows.userIDs(after: after, limit: Self.scanStep, on: connection)
@@ -172,9 +177,9 @@ final class UserFilter: Sendable {
         return nil
     }
 
-    /// Makes an empty filter, to which the writer adds new users from now on, and determines the last commit.
+    /// Creates an empty filter, to which the writer adds new users from now on. Then determines the last commit.
     ///
-    /// - Returns: `nil` if other processes write too fast to determine the last commit.
+    /// - Returns: the filter; `nil` if other processes write too fast to determine the last commit.
     private func beginScan(_ connection: Connection) throws(SQLiteError) -> BloomFilter? {
         let users = try connection.integer("SELECT profiles FROM counters")
         let sizes = file.sizes
@@ -187,8 +192,8 @@ final class UserFilter: Sendable {
         }
         guard let commit = try connection.lastCommit().commit else { return nil }
         state.withLock { state in
-            // Not if there is a filter: it may lack users that another process has added up to this commit. Not if this
-            // process has committed meanwhile: then `didCommit` has stored that commit.
+            // Not if there is a complete filter, which may lack users of other processes up to this commit. Not if this
+            // process has committed meanwhile, because `didCommit` has then stored a later commit.
             if state.complete == nil, state.last == last { state.last = commit }
         }
         return filter

@@ -21,7 +21,8 @@ public final class SQLiteCopy: CopyTarget {
 
     /// Opens the source of a copy, which servers may use at the same time.
     ///
-    /// - Throws: ``DatabaseError`` if it does not exist, or is not of this release's version.
+    /// - Throws: ``DatabaseError`` if the file does not exist, is not of this release's version, or is itself the
+    ///   target of an incomplete copy.
     public static func source(path: String) throws(DatabaseError) -> SQLiteCopy {
         guard access(path, F_OK) == 0 else { throw DatabaseError(path, "it must exist") }
         try DatabaseMaintenance.expectCurrentVersion(path: path)
@@ -29,14 +30,15 @@ public final class SQLiteCopy: CopyTarget {
         return try SQLiteCopy(path)
     }
 
-    /// Opens the target of a copy; creates it if it does not exist.
+    /// Opens the target of a copy; creates the file if it does not exist.
     ///
-    /// - Throws: ``DatabaseError``
+    /// - Throws: ``DatabaseError`` if the file cannot be opened or created, or is not a Holdfast database.
     public static func target(path: String) throws(DatabaseError) -> SQLiteCopy {
         try DatabaseFile(path: path).prepare(lockTimeout: 10)
         let copy = try SQLiteCopy(path)
         do throws(SQLiteError) {
-            // Writes need not be durable before the last transaction: a repeated copy writes lost ones again.
+            // Only the last transaction must be durable: after a crash, the copy is repeated and writes lost rows
+            // again.
             try copy.connection.execute("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 16384")
         } catch {
             throw DatabaseError(path, error)
@@ -115,8 +117,8 @@ public final class SQLiteCopy: CopyTarget {
             }
             guard table != .users else { return try insertUsers(new) }
             let places = (1...table.columns.count).map { "?\($0)" }.joined(separator: ", ")
-            // In an outdated copy, rows with other keys may have the same number, or the same sender's id: they are
-            // replaced.
+            // If the target was copied earlier, a row with another key may have the same number or the same sender's
+            // id. OR REPLACE replaces such a row.
             let insert = try statement(
                 "INSERT OR REPLACE INTO \(table.rawValue) (\(table.columnList)) VALUES (\(places))"
             )
@@ -136,34 +138,47 @@ public final class SQLiteCopy: CopyTarget {
     }
 
     public func finish(_ counters: CopiedCounters) throws {
-        var profiles: Int64 = 0
-        var assignments: Int64 = 0
-        try statement("SELECT record FROM profiles").run(row: { row in
-            profiles += 1
-            assignments += Int64((try? ProfileRecord(checking: row.bytes(0)))?.count ?? 0)
-        })
+        let size = try countProfiles()
         try connection.execute("PRAGMA synchronous = FULL")
         try transaction { () throws(SQLiteError) in
-            for (table, last) in [
-                ("datafiles", counters.newestDatafile), ("attributes", counters.newestAttribute),
-                ("exposures", counters.newestEvent), ("goal_events", counters.newestEvent),
-                ("audit", counters.newestAuditEntry),
-            ] {
-                try connection.change("DELETE FROM sqlite_sequence WHERE name = ?1", .text(table))
-                try connection.change(
-                    "INSERT INTO sqlite_sequence (name, seq) VALUES (?1, ?2)", .text(table), .integer(last))
-            }
+            try setSequences(counters)
             try connection.change(
                 """
                 UPDATE counters SET
                     profiles = ?1, assignments = ?2, project_changes = project_changes + 1, latest_time = ?3,
                     newest_series = ?4, events_since = ?5
-                """, .integer(profiles), .integer(assignments), .instant(counters.latestTime),
+                """, .integer(size.profiles), .integer(size.assignments), .instant(counters.latestTime),
                 .integer(counters.newestSeries), .instant(counters.eventsSince))
             try connection.change("UPDATE feed_state SET store_id = ?1", .integer(counters.storeID))
             try connection.execute("UPDATE copy_state SET is_complete = 1")
         }
         _ = try connection.checkpoint(.restart, lockTimeout: 10)
+    }
+
+    /// Counts the profiles in the target, and the assignments in them.
+    private func countProfiles() throws(SQLiteError) -> (profiles: Int64, assignments: Int64) {
+        var profiles: Int64 = 0
+        var assignments: Int64 = 0
+        try statement("SELECT record FROM profiles").run(row: { row in
+            profiles += 1
+            // A damaged profile is copied as it is, and counts as one without assignments.
+            assignments += Int64((try? ProfileRecord(checking: row.bytes(0)))?.count ?? 0)
+        })
+        return (profiles, assignments)
+    }
+
+    /// Makes the tables continue the numbers of the source.
+    private func setSequences(_ counters: CopiedCounters) throws(SQLiteError) {
+        let lastNumbers = [
+            ("datafiles", counters.newestDatafile), ("attributes", counters.newestAttribute),
+            ("exposures", counters.newestEvent), ("goal_events", counters.newestEvent),
+            ("audit", counters.newestAuditEntry),
+        ]
+        for (table, last) in lastNumbers {
+            try connection.change("DELETE FROM sqlite_sequence WHERE name = ?1", .text(table))
+            try connection.change(
+                "INSERT INTO sqlite_sequence (name, seq) VALUES (?1, ?2)", .text(table), .integer(last))
+        }
     }
 
     /// Runs a write transaction, which counts as a commit of Holdfast.
@@ -179,6 +194,7 @@ public final class SQLiteCopy: CopyTarget {
         }
     }
 
+    /// Returns the statement for a text, which is prepared at its first use.
     private func statement(_ sql: String) throws(SQLiteError) -> Statement {
         if let known = statements[sql] { return known }
         let statement = try connection.prepare(sql)
@@ -216,15 +232,16 @@ enum CopyState {
 
     /// Refuses a database whose copy is not complete.
     ///
-    /// - Parameter ends: whether to remove the mark of a complete copy, because a server uses the database from now on.
+    /// - Parameter removesMark: whether to remove the mark of a complete copy. A server does, because the database is
+    ///   independent of the source once a server uses it.
     /// - Throws: ``DatabaseError`` if a copy into the database is not complete.
-    static func expectFinished(path: String, ends: Bool = false) throws(DatabaseError) {
+    static func expectFinished(path: String, removesMark: Bool = false) throws(DatabaseError) {
         let mark: CopyMark?
         do throws(SQLiteError) {
             let connection = try Connection(path: path, access: .write, lockTimeout: 10)
             connection.setCheckpointOnClose(false)
             mark = try read(connection)
-            if ends, mark?.isComplete == true { try connection.execute("DROP TABLE IF EXISTS copy_state") }
+            if removesMark, mark?.isComplete == true { try connection.execute("DROP TABLE IF EXISTS copy_state") }
         } catch {
             throw DatabaseError(path, error)
         }

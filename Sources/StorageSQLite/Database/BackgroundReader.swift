@@ -2,7 +2,8 @@ import Bucketing
 import Storage
 import Synchronization
 
-/// Reads on its own thread, with its own connection, one request at a time, so that event loops need not wait.
+/// Reads on its own thread, with its own connection, one request at a time, so that event loops do not wait for the
+/// disk.
 final class BackgroundReader: @unchecked Sendable {
     // Safe: mutable state is accessed on the queue only.
     private let file: DatabaseFile
@@ -10,13 +11,14 @@ final class BackgroundReader: @unchecked Sendable {
     private let queue: ThreadQueue
     private var connection: Connection?
     private var isClosed = false
+    /// The maximum number of queries that wait or are in progress.
     private let limit: Int
     /// The number of queries that wait or are in progress.
     private let reads = Atomic<Int>(0)
 
     /// - Parameters:
     ///   - name: the name of the thread.
-    ///   - limit: the maximum number of queries at the same time; more are refused.
+    ///   - limit: the maximum number of queries that wait or are in progress. Further ones are refused.
     init(file: DatabaseFile, lockTimeout: Double, name: String, limit: Int = .max) {
         self.limit = limit
         queue = ThreadQueue(name: name)
@@ -24,7 +26,7 @@ final class BackgroundReader: @unchecked Sendable {
         self.lockTimeout = lockTimeout
     }
 
-    /// Reads, and blocks the caller until the result is there.
+    /// Reads with the connection, and blocks the caller until the result is there.
     func read<Value: Sendable>(
         _ body: @escaping @Sendable (Connection) throws(SQLiteError) -> Value
     ) throws(StorageError) -> Value {
@@ -33,17 +35,17 @@ final class BackgroundReader: @unchecked Sendable {
         return try outcome.wait().get()
     }
 
-    /// Reads without blocking the caller.
+    /// Reads with the connection, without blocking the caller.
     func read<Value: Sendable>(
         _ body: @escaping @Sendable (Connection) throws(SQLiteError) -> Value
     ) async throws(StorageError) -> Value {
         try await completed { completion in queue.async { [self] in completion(result(of: body)) } }
     }
 
-    /// Reads a query. Each step of a scan is a separate read, so that concurrent scans alternate and none blocks
-    /// checkpoints.
+    /// Reads a query. Each step of a scan is a separate read, so that concurrent scans alternate and no scan keeps the
+    /// log from restarting.
     ///
-    /// - Parameter completion: called on the reader's queue.
+    /// - Parameter completion: called on the reader's queue; with ``StorageError/overloaded`` if too many queries wait.
     func read<Value>(
         _ query: StoreQuery<Value>, _ context: ReadingContext,
         _ completion: @escaping @Sendable (Result<Value, StorageError>) -> Void
@@ -53,15 +55,16 @@ final class BackgroundReader: @unchecked Sendable {
             return completion(.failure(.overloaded))
         }
         queue.async { [self] in
-            read(query.reading(context)) { [self] result in
+            readSteps(from: query.reading(context)) { [self] result in
                 reads.subtract(1, ordering: .relaxed)
                 completion(result)
             }
         }
     }
 
-    private func read<Value>(
-        _ reading: Reading<Value>, _ completion: @escaping @Sendable (Result<Value, StorageError>) -> Void
+    /// Reads a step of a query, and then the following steps, each with a job of its own on the queue.
+    private func readSteps<Value>(
+        from reading: Reading<Value>, _ completion: @escaping @Sendable (Result<Value, StorageError>) -> Void
     ) {
         let outcome = result { connection throws(SQLiteError) in try connection.read(reading) }
         switch outcome.flatMap({ $0 }) {
@@ -69,11 +72,12 @@ final class BackgroundReader: @unchecked Sendable {
         case .success(.more(let next)):
             // Safe: used on the queue only.
             nonisolated(unsafe) let next = next
-            queue.async { [self] in read(next, completion) }
+            queue.async { [self] in readSteps(from: next, completion) }
         case .failure(let error): completion(.failure(error))
         }
     }
 
+    /// Returns the result of a read with the open connection.
     private func result<Value>(of body: (Connection) throws(SQLiteError) -> Value) -> Result<Value, StorageError> {
         guard !isClosed else { return .failure(.closed) }
         do throws(SQLiteError) {

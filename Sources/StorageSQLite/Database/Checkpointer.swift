@@ -4,11 +4,15 @@ import Synchronization
 /// Copies the write-ahead log into the database, so that the log can restart.
 ///
 /// SQLite would do this within a commit, which would then take as long as copying thousands of pages. Instead, another
-/// connection copies and syncs while commits go on. It repeats this until a pass finds few new pages. The writer then
-/// copies the last pages between two commits, when nobody adds any.
+/// connection copies and syncs while commits go on. It makes several passes, until a pass finds few new pages. The
+/// writer then copies the last pages between two commits, when nobody adds pages.
 ///
-/// A failed checkpoint does not fail a commit, whose pages are safe in the log. The next checkpoint copies the whole
-/// log again.
+/// ```
+/// idle → copying: copy, on the checkpointer's queue → nearlyDone: finish, on the writer's queue → idle
+/// ```
+///
+/// A failed checkpoint does not fail a commit, because the pages of the commit are safe in the log. The next checkpoint
+/// copies the whole log again.
 final class Checkpointer: Sendable {
     private enum Stage {
         case idle
@@ -28,10 +32,11 @@ final class Checkpointer: Sendable {
 
     /// The connection that copies; one checkpoint runs at a time.
     private struct Copier {
-        /// Stays open once used: the kernel reports a failed write-back only to descriptors that were open at that
-        /// time.
+        /// Stays open once it was used, because the kernel reports a failed write-back only to descriptors that were
+        /// open at that time.
         var connection: Connection?
-        /// Whether the database may lack pages that the log counts as copied.
+        /// Whether the database file may lack pages that the log counts as copied, so that the whole log must be
+        /// copied.
         var mustCopyAll = false
 
         mutating func openConnection(_ file: DatabaseFile) throws(SQLiteError) -> Connection {
@@ -50,18 +55,20 @@ final class Checkpointer: Sendable {
             mustCopyAll = false
         }
 
+        /// Notes a failed checkpoint. After a failed sync the kernel may have lost copied pages. If another connection
+        /// held a lock, nothing was copied.
         mutating func note(_ error: SQLiteError) {
             if !error.isBusy { mustCopyAll = true }
         }
     }
 
-    /// How long commits may wait, in seconds, until readers have released the log. Readers hold it for one batch.
+    /// How long commits may wait until readers have released the log, in seconds. A reader holds the log for one batch.
     private static let patience = 0.1
 
-    /// A pass that copies at most this many pages is the last one: the writer copies the remaining pages in about the
-    /// time of a commit.
+    /// A pass that copies at most this many pages is the last one. The writer can copy as many pages in about the time
+    /// of a commit.
     private static let fewPages = 2_048
-    /// The maximum number of passes.
+    /// The maximum number of passes, in case commits add pages as fast as they are copied.
     private static let passes = 4
 
     private let state: Mutex<State>
@@ -81,7 +88,8 @@ final class Checkpointer: Sendable {
         state = Mutex(State(threshold: pages))
     }
 
-    /// Notes a commit; called on the writer's queue.
+    /// Starts a checkpoint if the log has reached the threshold, or finishes one that is nearly done. Called after each
+    /// commit, on the writer's queue.
     func logDidGrow(on connection: Connection) {
         let stage = state.withLock { state in
             if state.stage == .idle, connection.logPages >= state.threshold {
@@ -95,7 +103,9 @@ final class Checkpointer: Sendable {
 
     /// Waits for a running checkpoint.
     ///
-    /// - Parameter connection: the writer's, which is closed next. If it is the last one, closing it copies the rest.
+    /// - Parameter connection: the writer's connection, which is closed next. If it is the last connection to the
+    ///   database, closing it copies the rest of the log. That is prevented if the whole log must be copied again,
+    ///   because SQLite would copy only the rest, and delete the log.
     func close(before connection: Connection?) {
         queue.sync { copier.withLock { $0.connection = nil } }
         if copier.withLock({ $0.mustCopyAll }) { connection?.setCheckpointOnClose(false) }
@@ -115,9 +125,10 @@ final class Checkpointer: Sendable {
         state.withLock { $0.stage = .nearlyDone }
     }
 
+    /// Copies and syncs until a pass finds few new pages.
     private func copyInPasses(_ connection: Connection, _ copier: inout Copier) throws(SQLiteError) {
         try copier.copyAllIfNeeded(connection)
-        try file.contents?.expectOwn(on: connection)
+        try file.contents?.expectUnchanged(on: connection)
         var copied = 0
         for _ in 0..<Self.passes {
             let pass = try connection.checkpoint(.passive)
@@ -133,7 +144,7 @@ final class Checkpointer: Sendable {
             // After a failure the whole log must be copied, which is too much between two commits.
             guard !copier.mustCopyAll else { return false }
             do throws(SQLiteError) {
-                try file.contents?.expectOwn(on: connection)
+                try file.contents?.expectUnchanged(on: connection)
                 let result = try connection.checkpoint(.restart, lockTimeout: Self.patience)
                 return result.copied == result.pages
             } catch {
@@ -145,18 +156,22 @@ final class Checkpointer: Sendable {
         if isComplete { isFailing.store(false, ordering: .relaxed) }
         state.withLock { state in
             state.stage = .idle
-            // A long-running reader pins the log; delaying commits more often would not help.
+            // If the log could not be copied completely, a long-running reader holds it. Trying again soon would only
+            // delay commits.
             state.threshold = isComplete ? pages : max(pages, connection.logPages * 2)
         }
     }
 
-    /// Copies a deleted log that the connection still has open: its contents are lost once the last process closes it.
-    /// Does nothing if another log has taken its place, because that belongs to another state of the database.
+    /// Copies a log that was deleted while the connection has it open. Its contents would be lost once the last process
+    /// closes the log.
+    ///
+    /// Does nothing if another log has taken the place of the deleted one: the database file then belongs to the other
+    /// log.
     func copyDeletedLog(on connection: Connection) {
         guard file.lacksOnlyLog else { return }
         copier.withLock { copier in
             do throws(SQLiteError) {
-                try file.contents?.expectOwn(on: connection)
+                try file.contents?.expectUnchanged(on: connection)
                 if copier.mustCopyAll { try connection.forgetCopiedPages() }
                 _ = try connection.checkpoint(.passive)
                 try connection.synchronizeDatabase()
@@ -167,9 +182,10 @@ final class Checkpointer: Sendable {
         }
     }
 
-    /// Counts and reports a failed checkpoint, and resets the count of copied pages in the log's index. Other processes
-    /// rely on that count, and the kernel does not report the failure to a process that opens the database later. So
-    /// pages that may be lost must not count as copied.
+    /// Counts and reports a failed checkpoint, and resets the count of copied pages in the log's index.
+    ///
+    /// Other processes rely on this count, and the kernel does not report the failure to a process that opens the
+    /// database later. So pages that may be lost must not count as copied.
     private func didFail(_ error: SQLiteError, on connection: Connection?) {
         guard !error.isBusy else { return }
         state.withLock { $0.failures += 1 }

@@ -1,15 +1,17 @@
 import CSQLite
 import Storage
 
-/// What a store needs beyond SQL: SQLite's own files and the index of the write-ahead log, read past SQLite's cache.
+/// Access to the files of SQLite that SQL does not give: the database file, its write-ahead log, and the log's index,
+/// past SQLite's cache.
 ///
-/// The log receives the pages of each commit (https://sqlite.org/walformat.html). A checkpoint copies them into the
-/// database file. The index of the log is in shared memory and says where the log ends, and how much of it is copied.
+/// The log receives the pages of each commit (https://sqlite.org/walformat.html). A checkpoint copies these pages into
+/// the database file. The index of the log is in shared memory. It records where the log ends, and how much of the log
+/// is copied.
 extension Connection {
     // MARK: The index of the log
 
-    /// The header of the log's index. Every commit of any process changes it before the commit is acknowledged; `nil`
-    /// before ``watchLog()``.
+    /// The header of the log's index; `nil` before ``watchLog()``. Every commit of any process changes the header
+    /// before the commit is acknowledged.
     var logHeader: LogHeader? { logIndex.map { LogHeader(at: $0) } }
 
     /// How much of the log is copied into the database; `nil` before ``watchLog()``.
@@ -17,8 +19,8 @@ extension Connection {
         logIndex.map { LogCopying(salts: LogHeader(at: $0).salts, at: $0) }
     }
 
-    /// Makes ``logHeader`` available for the lifetime of the connection, from SQLite's own mapping of the log's index.
-    /// The connection must have read something before: only then has SQLite opened the log.
+    /// Makes ``logHeader`` and ``logCopying`` available for the lifetime of the connection, from SQLite's own mapping
+    /// of the log's index. Call it after a read, because SQLite opens the log at the first read.
     func watchLog() {
         guard logIndex == nil, let file = mainFile, let map = file.pointee.pMethods?.pointee.xShmMap else { return }
         var mapping: UnsafeMutableRawPointer?
@@ -32,8 +34,8 @@ extension Connection {
 
     /// Commits the open write transaction.
     ///
-    /// - Returns: the log's header before this commit, and after it. The second one is `nil` if another commit followed
-    ///   at once.
+    /// - Returns: the log's header before this commit and after it. The second one is `nil` if another commit followed
+    ///   at once, so that the header after this commit is unknown.
     func commit() throws(SQLiteError) -> (former: LogHeader?, header: LogHeader?) {
         // Nobody else commits while this connection holds the write lock.
         let former = logHeader
@@ -42,8 +44,11 @@ extension Connection {
         return (former, header)
     }
 
-    /// Returns the last commit of any process, and the counter of project changes at that commit. The commit is `nil`
-    /// if other processes commit too fast to match its number with the log's header. Do not call it in a transaction.
+    /// Returns the last commit of any process, and the counter of project changes at that commit. Do not call it in a
+    /// transaction, which would not see later commits.
+    ///
+    /// The commit is `nil` if other processes commit so fast that its number and the log's header, which are read one
+    /// after the other, belong to different commits in each of three attempts.
     func lastCommit() throws(SQLiteError) -> (commit: Commit?, projectChanges: Int64) {
         var counters: (commits: Int64, projectChanges: Int64) = (0, 0)
         for _ in 0..<3 {
@@ -66,9 +71,10 @@ extension Connection {
         return Int(pages)
     }
 
-    /// Writes pages of zeros after the end of the log, to find out whether it can grow. The next commits overwrite
-    /// them, and nobody reads them before. Call it in a write transaction only, so that nobody commits at the same
-    /// time.
+    /// Writes pages of zeros after the end of the log, to find out whether the log can grow.
+    ///
+    /// The next commits overwrite these pages, and nobody reads them before. Call it in a write transaction only, so
+    /// that nobody commits at the same time.
     ///
     /// - Throws: ``SQLiteError`` if the log cannot grow, for example because the disk is full.
     func extendLog(pages: Int) throws(SQLiteError) {
@@ -86,7 +92,7 @@ extension Connection {
             code = write(log, zeros, Int32(count), offset)
             offset += count
         }
-        // Also flushes the block that is still being collected; see Access.commit.
+        // Asking for the size also writes the block that is still being collected; see Access.commit.
         var reached: sqlite3_int64 = 0
         if code == SQLITE_OK { code = size(log, &reached) }
         guard code == SQLITE_OK else {
@@ -98,8 +104,9 @@ extension Connection {
 
     // MARK: Checkpoints
 
+    /// The modes of ``checkpoint(_:lockTimeout:)``.
     enum Checkpoint {
-        /// Copies what it can without waiting.
+        /// Copies the pages that no reader needs any more, without waiting.
         case passive
         /// Blocks writers and waits for readers of the log, so that the next commit restarts the log.
         case restart
@@ -123,8 +130,8 @@ extension Connection {
         return (Int(pages), Int(copied))
     }
 
-    /// Syncs the database file, so that the pages copied so far are durable. A checkpoint does so only if it copied the
-    /// whole log.
+    /// Syncs the database file, so that the pages copied so far are durable. A checkpoint itself syncs the file only if
+    /// it has copied the whole log.
     func synchronizeDatabase() throws(SQLiteError) {
         guard let file = mainFile, let synchronize = file.pointee.pMethods?.pointee.xSync else { return }
         let code = synchronize(file, SQLITE_SYNC_NORMAL)
@@ -132,11 +139,13 @@ extension Connection {
         guard code == SQLITE_OK else { throw SQLiteError(nil, code) }
     }
 
-    /// Makes the next checkpoint copy the whole log again. Needed after a failed sync: Linux then marks the copied
-    /// pages clean, and later syncs skip them, so they may never reach the disk. As with ``watchLog()``, the connection
-    /// must have read something before.
+    /// Makes the next checkpoint copy the whole log again. Call it after a read, like ``watchLog()``.
     ///
-    /// - Throws: a busy ``SQLiteError`` while another connection copies the log.
+    /// Needed after a failed sync: Linux marks the copied pages clean although they were not written, and later syncs
+    /// skip them, so they may never reach the disk.
+    ///
+    /// - Throws: a busy ``SQLiteError`` while another connection copies the log; another one if the log's index is not
+    ///   accessible.
     func forgetCopiedPages() throws(SQLiteError) {
         watchLog()
         guard let logIndex, let file = mainFile, let lock = file.pointee.pMethods?.pointee.xShmLock else {
@@ -169,9 +178,9 @@ extension Connection {
         case log
     }
 
-    /// Returns bytes of a file as they are on disk, past SQLite's cache; `nil` if the file is shorter.
+    /// Reads bytes of a file past SQLite's cache; `nil` if the file is shorter.
     ///
-    /// Reads through SQLite's own descriptor: closing another descriptor of the file would release the POSIX locks of
+    /// Uses SQLite's own descriptor, because closing another descriptor of the file would release the POSIX locks of
     /// all connections in this process.
     func bytes(_ count: Int, at offset: Int64, of file: File) throws(SQLiteError) -> [UInt8]? {
         guard let file = file == .log ? logFile : mainFile, let read = file.pointee.pMethods?.pointee.xRead else {
@@ -187,7 +196,7 @@ extension Connection {
     /// `SQLITE_IOERR_SHORT_READ`, a macro that Swift does not import.
     private static let shortRead = SQLITE_IOERR | (2 << 8)
 
-    /// The size of the database file in bytes.
+    /// Returns the size of the database file in bytes.
     func databaseSize() throws(SQLiteError) -> Int64 {
         var size: sqlite3_int64 = 0
         guard let file = mainFile, let measure = file.pointee.pMethods?.pointee.xFileSize else { return 0 }
@@ -196,7 +205,7 @@ extension Connection {
         return size
     }
 
-    /// The number of the first page of the table `counters`.
+    /// Returns the number of the first page of the table `counters`.
     func rootOfCounters() throws(SQLiteError) -> Int64 {
         try integer("SELECT rootpage FROM sqlite_schema WHERE name = 'counters'")
     }

@@ -5,14 +5,21 @@ import Storage
 
 /// A connection to a database file, used by one thread or queue at a time.
 ///
-/// It prepares each statement once and keeps it. What concerns the write-ahead log is in `Connection+Log.swift`.
+/// There are three ways to run a statement. Each statement is prepared once and kept, except those of ``prepare(_:)``:
+///
+/// - By a literal (``statement(_:)-(StaticString)``), for statements of this module.
+/// - By a query (``run(_:row:)``), for statements that all stores have in common.
+/// - By a text (``prepare(_:)``, ``execute(_:)``), for statements that are composed at run time.
+///
+/// Access to the write-ahead log is in `Connection+Log.swift`.
 final class Connection {
-    /// What a connection may do.
+    /// The rights of a connection.
     enum Access {
         /// Reads only.
         case read
-        /// Reads the database file as it is without its write-ahead log, and takes no locks.
+        /// Reads the database file alone, without its write-ahead log, and takes no locks.
         case readWithoutLog
+        /// Reads and writes.
         case write
         /// Writes, and appends to the write-ahead log in large blocks; requires `synchronous = FULL`.
         case commit
@@ -20,15 +27,15 @@ final class Connection {
         case create
     }
 
-    /// Disables SQLite's memory statistics, whose lock all threads would share. Has no effect if something else in the
-    /// process has initialized SQLite before.
+    /// Disables SQLite's memory statistics at the first use, because all threads would share their lock. Has no effect
+    /// if other code in the process has initialized SQLite before.
     static let isConfigured = csqlite_do_not_count_memory() == SQLITE_OK
 
     /// The connection of the C library.
     let handle: OpaquePointer
     /// The number of pages in the write-ahead log after this connection's last commit; see ``countLogPages()``.
     private(set) var logPages = 0
-    /// The prepared statements of SQL literals, by the address of the text.
+    /// The prepared statements of SQL literals, by the address of the literal.
     private var statements: [UnsafePointer<UInt8>: Statement] = [:]
     /// The prepared statements of queries, by name.
     private var queries: [String: Statement] = [:]
@@ -41,6 +48,7 @@ final class Connection {
     var needsReopening = false
 
     /// - Parameter lockTimeout: how long a statement waits for a lock of another connection, in seconds.
+    /// - Throws: ``SQLiteError`` if the file cannot be opened, or is write-protected and `access` includes writing.
     init(path: String, access: Access, lockTimeout: Double) throws(SQLiteError) {
         let mode =
             switch access {
@@ -51,10 +59,10 @@ final class Connection {
             }
         _ = Self.isConfigured
         var handle: OpaquePointer?
-        // NOMUTEX: no two threads use one connection at the same time.
         // SQLite treats names such as ":memory:" specially; a path with a directory is always a file.
         var file = path.hasPrefix("/") ? path : "./" + path
         if access == .readWithoutLog { file = Self.immutableURI(file) }
+        // NOMUTEX, because no two threads use one connection at the same time. EXRESCODE for extended result codes.
         let code = sqlite3_open_v2(
             file, &handle, mode | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE,
             access == .commit ? csqlite_log_vfs() : nil)
@@ -96,7 +104,7 @@ final class Connection {
         guard code == SQLITE_OK else { throw SQLiteError(handle, code) }
     }
 
-    /// Returns the statement for this text, which is prepared at its first use.
+    /// Returns the statement of a literal, which is prepared at its first use.
     func statement(_ sql: StaticString) throws(SQLiteError) -> Statement {
         if let known = statements[sql.utf8Start] { return known }
         let statement = try Statement.prepare(sql.description, on: handle)
@@ -104,8 +112,8 @@ final class Connection {
         return statement
     }
 
-    /// Returns the statement of a query, which is prepared at its first use. Queries of all stores have PostgreSQL's
-    /// parameters (`$1`); SQLite's are `?1`.
+    /// Returns the statement of a query, which is prepared at its first use. Queries are written with PostgreSQL's
+    /// parameters (`$1`), which are replaced by SQLite's (`?1`).
     private func statement(_ query: SQLQuery) throws(SQLiteError) -> Statement {
         if let known = queries[query.name] {
             assert(known.sql == query.sql.replacing("$", with: "?"), "two statements are called \(query.name)")
@@ -156,7 +164,7 @@ final class Connection {
         try statement.run { $0.bind(values) }
     }
 
-    /// Runs the statements of a reading, in one snapshot.
+    /// Runs the statements of one step of a query, in one snapshot.
     func read<Value>(_ reading: Reading<Value>) throws(SQLiteError) -> Result<Reading<Value>.Outcome, StorageError> {
         let needsSnapshot = reading.steps.count > 1 && !isInTransaction
         if needsSnapshot { try statement("BEGIN").run() }
@@ -165,7 +173,7 @@ final class Connection {
         return Result { () throws(StorageError) in try reading.finish() }
     }
 
-    /// Returns a new statement, which is not kept, for a text that is composed at run time.
+    /// Prepares a statement that is composed at run time. The connection does not keep it.
     func prepare(_ sql: String) throws(SQLiteError) -> Statement {
         try Statement.prepare(sql, on: handle)
     }
@@ -198,7 +206,7 @@ final class Connection {
         return value
     }
 
-    /// Whether a transaction is open. After some errors SQLite has rolled back by itself.
+    /// Whether a transaction is open. After some errors SQLite has rolled the transaction back by itself.
     var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
 
     /// Sets whether closing the last connection copies the write-ahead log into the database.
@@ -220,11 +228,19 @@ final class Connection {
 
 @available(*, unavailable) extension Connection: Sendable {}
 
-/// Waits for locks in short sleeps: the writers of several processes alternate, each for about a millisecond.
+/// Waits for locks in short sleeps, because the writers of several processes alternate about every millisecond.
+/// SQLite's own handler would sleep for up to 100 milliseconds.
 final class BusyHandler {
-    /// How long a statement waits for a lock.
+    /// How long a statement waits for a lock, in seconds.
     var seconds: Double
+    /// When the wait for the present lock began.
     private var start = timespec()
+    /// The number of short sleeps before the long ones.
+    private static let shortSleeps = 10
+    /// The length of a short sleep, in microseconds.
+    private static let shortSleep: UInt32 = 200
+    /// The length of a long sleep, in microseconds.
+    private static let longSleep: UInt32 = 2_000
 
     init(seconds: Double) {
         self.seconds = seconds
@@ -242,7 +258,7 @@ final class BusyHandler {
 
     /// Sleeps before the next attempt.
     ///
-    /// - Parameter calls: how many times SQLite has called for the same lock.
+    /// - Parameter calls: how many times SQLite has called before for the same lock.
     /// - Returns: `false` if the time is over, so that the statement fails.
     private func wait(calls: Int32) -> Bool {
         var now = timespec()
@@ -250,7 +266,7 @@ final class BusyHandler {
         if calls == 0 { start = now }
         let elapsed = Double(now.tv_sec - start.tv_sec) + Double(now.tv_nsec - start.tv_nsec) / 1e9
         guard elapsed < seconds else { return false }
-        usleep(calls < 10 ? 200 : 2_000)
+        usleep(calls < Self.shortSleeps ? Self.shortSleep : Self.longSleep)
         return true
     }
 }

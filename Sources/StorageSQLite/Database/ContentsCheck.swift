@@ -5,15 +5,20 @@ import Synchronization
 /// Detects that the database or its write-ahead log was overwritten in place, for example by `cp backup holdfast.db`
 /// while a server runs. The files keep their identity then, and SQLite would continue to write into them.
 ///
-/// - The header of the log must have the salts of the log's index, and the last frame must have the checksum of the
-///   index. The index is in shared memory, so overwriting the log does not change the index. A log that was copied into
-///   the database completely is not checked, because nobody reads it any more.
-/// - Only checkpoints may change the database. While the index shows no checkpoint since the last check, and nothing is
-///   left to copy, the header, the size and the page of the table `counters` must stay the same. After a checkpoint,
-///   the file must not be shorter. The number of its last commit must be higher than before, but not higher than that
-///   of the database with its log. Checkpoints and restarts of the log by other processes meet these conditions, too.
+/// The check of the log (``LogHeader`` is its index in shared memory, which overwriting the log does not change):
 ///
-/// Once a difference is found, the store reads and writes nothing any more until the server is restarted.
+/// - The header of the log must have the salts of the index. The last frame must have the checksum of the index.
+/// - A log that is copied into the database completely is not checked, because nobody reads it any more.
+///
+/// The check of the database file, which only checkpoints may change:
+///
+/// - While the index shows no checkpoint since the last check, and nothing is left to copy, the header, the size and
+///   the page of the table `counters` must stay the same.
+/// - After a checkpoint, the file must not be shorter. The number of its last commit must be higher than before, but
+///   not higher than the number in the database with its log.
+///
+/// Checkpoints and restarts of the log by other processes meet these conditions, too. Once a difference is found, the
+/// store neither reads nor writes until the server is restarted.
 final class ContentsCheck: Sendable {
     /// The state of the database file, without its log, at one check.
     private struct FileState {
@@ -21,11 +26,11 @@ final class ContentsCheck: Sendable {
         var header: [UInt8]
         /// The page of the table `counters`, which has the number of the last commit.
         var page: [UInt8]
-        /// The number of the last commit in the file; `nil` after `VACUUM`, until a checkpoint has copied the page.
+        /// The number of the last commit in the file; `nil` after `VACUUM`, until a checkpoint has copied ``page``.
         var commit: Int64?
-        /// The number of the page.
+        /// The number of ``page``.
         var root: Int64
-        /// How much of the log was copied.
+        /// How much of the log was copied after the file was read.
         var copying: LogCopying
         /// Whether no checkpoint was under way while the file was read.
         var isSettled: Bool
@@ -40,7 +45,8 @@ final class ContentsCheck: Sendable {
         }
     }
 
-    /// How often a check is repeated, because a checkpoint of another process may write the pages while they are read.
+    /// How often a check may fail before its result counts: a checkpoint of another process may write the pages while
+    /// they are read.
     private static let tries = 4
 
     private let path: String
@@ -55,7 +61,7 @@ final class ContentsCheck: Sendable {
         self.path = path
     }
 
-    /// Checks nothing, but repeats the result of earlier checks.
+    /// Repeats the result of earlier checks, without a new one. Cheap enough for each read.
     ///
     /// - Throws: the ``SQLiteError`` of the check that found a difference.
     func expectNoDifference() throws(SQLiteError) {
@@ -66,7 +72,7 @@ final class ContentsCheck: Sendable {
     /// Checks the contents of the files.
     ///
     /// - Throws: ``SQLiteError/fileWasOverwritten`` if a file was changed by another program.
-    func expectOwn(on connection: Connection) throws(SQLiteError) {
+    func expectUnchanged(on connection: Connection) throws(SQLiteError) {
         try expectNoDifference()
         var tries = 0
         while let problem = try problem(on: connection) {
@@ -87,7 +93,7 @@ final class ContentsCheck: Sendable {
         }
     }
 
-    /// Returns how the files contradict what this process has written; `nil` if they do not.
+    /// Describes how the files contradict what SQLite has written; `nil` if they do not.
     private func problem(on connection: Connection) throws(SQLiteError) -> String? {
         if let problem = try logProblem(on: connection) { return problem }
         return try databaseProblem(on: connection)
@@ -95,17 +101,19 @@ final class ContentsCheck: Sendable {
 
     // MARK: The log
 
+    /// Describes how the log contradicts its index; `nil` if it does not.
     private func logProblem(on connection: Connection) throws(SQLiteError) -> String? {
         while let header = connection.logHeader, let copying = connection.logCopying, header.frames > copying.copied {
-            let problem = try Self.problem(ofLogWith: header, on: connection)
+            let problem = try Self.contradiction(of: header, on: connection)
             // Another process may have restarted the log meanwhile.
             if connection.logHeader == header { return problem }
         }
         return nil
     }
 
-    private static func problem(
-        ofLogWith header: LogHeader, on connection: Connection
+    /// Describes how the log contradicts a header of its index; `nil` if it does not.
+    private static func contradiction(
+        of header: LogHeader, on connection: Connection
     ) throws(SQLiteError) -> String? {
         let end = header.end
         guard let start = try connection.bytes(32, at: 0, of: .log),
@@ -119,6 +127,7 @@ final class ContentsCheck: Sendable {
 
     // MARK: The database
 
+    /// Describes how the database file contradicts the last check; `nil` if it does not.
     private func databaseProblem(on connection: Connection) throws(SQLiteError) -> String? {
         let former = lastState.withLock { $0 }
         var now: FileState
@@ -128,7 +137,7 @@ final class ContentsCheck: Sendable {
         case .unknown: return nil
         }
         if let former, former.schema == now.schema {
-            if let problem = Self.problem(from: former, to: now, on: connection) { return problem }
+            if let problem = Self.forbiddenChange(from: former, to: now, on: connection) { return problem }
             if now.hasSameContents(as: former) {
                 if former.copying != now.copying || former.isSettled != now.isSettled { store(now) }
                 return nil
@@ -186,21 +195,24 @@ final class ContentsCheck: Sendable {
                 isSettled: copying == copyingBefore && copying.isComplete))
     }
 
-    /// Returns how a file with the same schema contradicts the last check; `nil` if it does not.
-    private static func problem(from former: FileState, to now: FileState, on connection: Connection) -> String? {
+    /// Describes a change of a file with the same schema that no checkpoint can have made; `nil` if there is none.
+    private static func forbiddenChange(from former: FileState, to now: FileState, on connection: Connection) -> String?
+    {
         guard now.size >= former.size else { return "the database is shorter than before" }
-        // After a failed sync the count of copied pages is reset, so the file may have more pages than the index says.
-        let hasMore =
-            connection.logHeader.map { $0.salts != now.copying.salts || $0.frames != now.copying.copied } ?? true
-        if former.isSettled, former.copying == now.copying, !hasMore, !now.hasSameContents(as: former) {
+        // While frames are left to copy, the file may have more pages than the index says, because the count of copied
+        // pages is reset after a failed sync.
+        let isAllCopied =
+            connection.logHeader.map { $0.salts == now.copying.salts && $0.frames == now.copying.copied } ?? false
+        let hadNoCheckpoint = former.isSettled && former.copying == now.copying
+        if hadNoCheckpoint, isAllCopied, !now.hasSameContents(as: former) {
             return "the database was changed by something else than SQLite"
         }
         return nil
     }
 
-    /// Sets the number of the last commit in the file.
+    /// Sets the number of the last commit in the file, if the page of the counters has changed.
     ///
-    /// - Returns: how the number contradicts the last check or the database with its log; `nil` if it does not.
+    /// - Returns: how the number contradicts the last check, or the database with its log; `nil` if it does not.
     private static func updateCommit(
         of now: inout FileState, after former: FileState?, on connection: Connection
     ) throws(SQLiteError) -> String? {
@@ -221,14 +233,16 @@ final class ContentsCheck: Sendable {
     }
 }
 
-/// Decodes the page of the table `counters` as it is in the file
-/// (https://www.sqlite.org/fileformat.html#b_tree_pages): SQL would read the newer page in the log.
+/// Decodes the page of the table `counters` in the database file
+/// (https://www.sqlite.org/fileformat.html#b_tree_pages). Not with SQL, which would read the newer page in the log.
 enum CountersPage {
-    /// Returns the number of the last commit; `nil` if this is a page of another kind.
+    /// Returns the number of the last commit; `nil` if the page is of another kind.
     static func commits(in page: [UInt8]) -> Int64? {
-        // A leaf of a table with one row, whose position follows the header of the page.
+        // The page is a leaf of a table with one row. The position of the row follows the header of the page.
         guard page.count >= 512, page[0] == 0x0D, page[3] == 0, page[4] == 1 else { return nil }
         var offset = Int(page[8]) << 8 | Int(page[9])
+        /// Reads a varint of at most four bytes at `offset`: seven bits in each byte, and a bit that means "more
+        /// follow".
         func variableInteger() -> Int? {
             var value = 0
             for _ in 0..<4 {

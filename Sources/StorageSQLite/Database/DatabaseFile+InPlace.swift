@@ -1,18 +1,21 @@
 import Glibc
 
-/// Notices that the database file, its write-ahead log or the log's index was moved, deleted or replaced while it is
+/// Detects that the database file, its write-ahead log or the log's index was moved, deleted or replaced while it is
 /// open. SQLite would continue to write into files that no path leads to.
 ///
-/// ``ContentsCheck`` notices files that were overwritten in place, and keep their identity.
+/// ``ContentsCheck`` detects that files were overwritten in place, without a change of their identity.
 extension DatabaseFile {
     /// A file that SQLite has open.
     struct OpenFile: Sendable {
         /// The name for operators.
         let name: String
         let path: String
+        /// Whether the file is the write-ahead log.
         let isLog: Bool
+        /// The identity when the file was opened; `nil` if it did not exist.
         let identity: Identity?
 
+        /// The error for a file that is not in its place any more.
         var hasMoved: SQLiteError {
             SQLiteError(
                 code: SQLiteError.fileHasMoved,
@@ -36,8 +39,8 @@ extension DatabaseFile {
         }
     }
 
-    /// Returns the file with the identities of its three parts, which exist now. They must stay the same: SQLite itself
-    /// deletes none of them while a connection is open.
+    /// Returns the file with the identities of its three parts, which must stay the same from now on. Call it after a
+    /// connection was opened: SQLite creates the parts then, and deletes none of them while a connection is open.
     func opened() -> DatabaseFile {
         var file = self
         file.contents = ContentsCheck(path: path)
@@ -49,19 +52,21 @@ extension DatabaseFile {
         return file
     }
 
-    /// Checks that all files are still in place: writes to a file that was moved or deleted are lost, even when synced.
+    /// Checks that all files are still in place. Call it before writes: a write to a file that was moved or deleted is
+    /// lost, even when it is synced.
     ///
     /// - Throws: ``SQLiteError/fileHasMoved`` if a path no longer leads to the open file;
-    ///   ``SQLiteError/fileWasOverwritten`` if that was noticed before.
+    ///   ``SQLiteError/fileWasOverwritten`` if an earlier check has found this.
     func expectInPlace() throws(SQLiteError) {
         try contents?.expectNoDifference()
         for file in openFiles where Identity(path: file.path) != file.identity { throw file.hasMoved }
     }
 
-    /// Checks that no other log has taken the place of the open one. For readers: a deleted log remains readable, until
-    /// somebody writes another log through the same index.
+    /// Checks that no other log has taken the place of the open one. Call it before reads: a deleted log remains
+    /// readable until somebody writes another log through the same index.
     ///
-    /// - Throws: ``SQLiteError/fileHasMoved``; ``SQLiteError/fileWasOverwritten`` if that was noticed before.
+    /// - Throws: ``SQLiteError/fileHasMoved`` if there is another log; ``SQLiteError/fileWasOverwritten`` if an earlier
+    ///   check has found this.
     func expectNoOtherLog() throws(SQLiteError) {
         try contents?.expectNoDifference()
         for file in openFiles where file.isLog {

@@ -1,22 +1,22 @@
 import Glibc
 public import Storage
 
-/// The commands of operators that concern a database file: migrate, back up and restore. Servers may use the file at
-/// the same time, except during a restore.
+/// The operators' commands for a database file: migrate, back up and restore. Servers may use the file at the same
+/// time, except during a restore.
 public enum DatabaseMaintenance {
     /// Creates the database, or migrates it to this program's version.
     ///
     /// - Returns: the version before and after.
-    /// - Throws: ``DatabaseError``
+    /// - Throws: ``DatabaseError`` if the file is not a Holdfast database, is of a newer release, or cannot be written.
     public static func migrate(path: String) throws(DatabaseError) -> (from: Int, to: Int) {
         let former = try DatabaseFile(path: path).prepare(lockTimeout: 10)
         return (Int(former), Int(DatabaseFile.version))
     }
 
-    /// Checks that a database can be read without a migration, so that a command that only reads does not migrate it
-    /// under an older server.
+    /// Checks that a database can be read without a migration. A command that only reads must not migrate a database
+    /// that an older server uses.
     ///
-    /// - Throws: ``DatabaseError``
+    /// - Throws: ``DatabaseError`` if the database is missing, is not of this program's version, or cannot be read.
     public static func expectCurrentVersion(path: String) throws(DatabaseError) {
         let file = DatabaseFile(path: path)
         try file.recognise()
@@ -29,7 +29,7 @@ public enum DatabaseMaintenance {
         } catch {
             throw DatabaseError(path, error)
         }
-        // `recognise` has refused a newer one.
+        // `recognise` has refused newer versions.
         guard version >= DatabaseFile.version else {
             throw DatabaseError(
                 path,
@@ -42,7 +42,7 @@ public enum DatabaseMaintenance {
     ///
     /// The copy is written under a temporary name, and gets its final name once it is complete and durable.
     ///
-    /// - Throws: ``DatabaseError``, also if the target exists.
+    /// - Throws: ``DatabaseError`` if the target exists or cannot be written, or if the database cannot be read.
     public static func backUp(path: String, to target: String) throws(DatabaseError) {
         guard access(path, F_OK) == 0 else { throw DatabaseError(path, "it must exist") }
         guard access(target, F_OK) != 0 else { throw DatabaseError(target, "it must not exist yet") }
@@ -63,7 +63,11 @@ public enum DatabaseMaintenance {
         try publish(partial, descriptor, as: target)
     }
 
-    /// Creates an empty file for the copy, readable by its owner only, and locks it while it is open.
+    /// Creates an empty file for a copy, readable by its owner only, and locks it while it is open, so that two
+    /// commands do not write the same copy.
+    ///
+    /// - Returns: the descriptor of the open file.
+    /// - Throws: ``DatabaseError`` if the file cannot be created, or if another command has locked it.
     static func claim(_ partial: String) throws(DatabaseError) -> Int32 {
         let descriptor = open(partial, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw DatabaseError(partial, String(cString: strerror(errno))) }
@@ -71,7 +75,7 @@ public enum DatabaseMaintenance {
             close(descriptor)
             throw DatabaseError(partial, "another backup is writing to it")
         }
-        // An interrupted backup may have left contents.
+        // An interrupted command may have left contents.
         guard ftruncate(descriptor, 0) == 0, fchmod(descriptor, 0o600) == 0 else {
             defer { close(descriptor) }
             throw DatabaseError(partial, String(cString: strerror(errno)))
@@ -84,7 +88,7 @@ public enum DatabaseMaintenance {
         target + ".partial"
     }
 
-    /// Gives a complete copy its final name.
+    /// Makes a complete copy durable, and gives it its final name.
     private static func publish(_ partial: String, _ descriptor: Int32, as target: String) throws(DatabaseError) {
         // Unlike rename, link does not replace a file that has appeared in the meantime.
         guard fsync(descriptor) == 0, link(partial, target) == 0 else {
@@ -96,7 +100,8 @@ public enum DatabaseMaintenance {
         syncDirectory(of: target)
     }
 
-    /// Makes the new name durable, too. Not every file system can; the contents are durable already.
+    /// Makes the new name of a file durable. Errors are ignored, because not every file system supports this, and the
+    /// contents of the file are durable already.
     static func syncDirectory(of path: String) {
         let directory = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "."
         let descriptor = open(directory, O_RDONLY | O_DIRECTORY)

@@ -3,21 +3,25 @@ import Glibc
 public import Storage
 
 extension DatabaseMaintenance {
-    /// What a restored database contains.
+    /// The contents of a restored database.
     public struct Restored: Sendable {
         public let version: Int
         public let profiles: Int
         public let assignments: Int
-        /// Where the former files are now; `nil` if there was no database.
+        /// The path of the former database; `nil` if there was none.
         public let former: String?
     }
 
     /// Puts a checked copy of a backup in place of the database, and keeps the former files beside it.
     ///
     /// The copy is complete and durable before it gets the database's name in one step. The next step moves the former
-    /// write-ahead log away. If the process dies between the two, servers refuse to start, and restoring again helps.
+    /// write-ahead log away. If the process dies between these two steps, servers refuse to start until a backup is
+    /// restored again.
     ///
-    /// - Parameter date: distinguishes the names of the former files.
+    /// - Parameters:
+    ///   - backup: the path of the backup.
+    ///   - path: the path of the database.
+    ///   - date: the suffix of the names of the former files.
     /// - Throws: ``DatabaseError`` if the backup is damaged or of a newer release, or a process uses the database;
     ///   nothing has changed then.
     public static func restore(_ backup: String, to path: String, date: String) throws(DatabaseError) -> Restored {
@@ -28,8 +32,8 @@ extension DatabaseMaintenance {
         let source = DatabaseFile(path: backup)
         try source.recognise()
         guard source.sizes.database > 0 else { throw DatabaseError(backup, "it must not be empty") }
-        let lock = try lockUnused(path)
-        defer { lock.forEach { close($0) } }
+        let lockedFiles = try lockUnused(path)
+        defer { lockedFiles.forEach { close($0) } }
         let partial = partialName(of: path)
         let descriptor = try claim(partial)
         defer { close(descriptor) }
@@ -53,15 +57,29 @@ extension DatabaseMaintenance {
             && first.st_ino == second.st_ino
     }
 
-    /// Locks the files of a database, so that no process begins to use it until the descriptors are closed.
+    /// A file of a database with the range of bytes that SQLite locks in it.
+    private struct LockRange {
+        let suffix: String
+        let start: off_t
+        let length: off_t
+    }
+
+    /// The ranges in SQLite's os_unix.c: PENDING_BYTE, RESERVED_BYTE and the shared range in the database file;
+    /// UNIX_SHM_BASE and the slots in the log's index.
+    private static let lockRanges = [
+        LockRange(suffix: "", start: 0x4000_0000, length: 512), LockRange(suffix: "-shm", start: 120, length: 9),
+    ]
+
+    /// Locks the files of a database, so that no process begins to use the database until the descriptors are closed.
     ///
-    /// SQLite holds a shared lock on both files as long as a connection is open. The locks are tested directly, because
-    /// SQLite cannot open a damaged database, which is a reason to restore a backup.
+    /// SQLite holds a shared lock on both files as long as a connection is open. The locks are tested without SQLite,
+    /// which cannot open a damaged database, and damage is a reason to restore a backup.
+    ///
+    /// - Returns: the descriptors of the locked files.
+    /// - Throws: ``DatabaseError`` if a process uses the database, or if a file cannot be opened.
     private static func lockUnused(_ path: String) throws(DatabaseError) -> [Int32] {
-        // The lock bytes of os_unix.c: PENDING_BYTE, RESERVED_BYTE and the shared range; UNIX_SHM_BASE and the slots.
-        let files: [(suffix: String, start: off_t, length: off_t)] = [("", 0x4000_0000, 512), ("-shm", 120, 9)]
         var descriptors: [Int32] = []
-        for file in files {
+        for file in lockRanges {
             let descriptor = open(path + file.suffix, O_RDWR | O_CLOEXEC)
             guard descriptor >= 0 else {
                 if errno == ENOENT { continue }
@@ -88,7 +106,7 @@ extension DatabaseMaintenance {
         let assignments: Int
     }
 
-    /// Copies a backup after it was found undamaged.
+    /// Checks a backup for damage, and copies it.
     private static func copyChecked(
         _ backup: String, to partial: String
     ) throws(DatabaseError) -> BackupContents {
@@ -110,12 +128,14 @@ extension DatabaseMaintenance {
         }
     }
 
-    /// Gives the feed another epoch, which makes the cursors of its readers invalid: they may point to changes that
-    /// came after the backup, and that the restored database lacks.
+    /// Gives the feed another epoch, which makes the cursors of its readers invalid. The cursors may point to changes
+    /// after the backup, which the restored database lacks.
     private static func renewFeed(of path: String) throws(SQLiteError) {
         let connection = try Connection(path: path, access: .write, lockTimeout: 10)
-        let hasFeed = try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'feed_state'") > 0
-        guard hasFeed, case let former = try FeedRows.state(on: connection).epoch, former != 0 else { return }
+        // A backup of an old release has no feed.
+        guard try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'feed_state'") > 0 else { return }
+        let former = try FeedRows.state(on: connection).epoch
+        guard former != 0 else { return }
         try connection.run(FeedState.setEpoch(StoreGeneration.random(), replacing: former, .sqlite))
     }
 
@@ -128,8 +148,9 @@ extension DatabaseMaintenance {
     private static func replace(
         _ path: String, by partial: String, _ descriptor: Int32, date: String
     ) throws(DatabaseError) -> String? {
-        func check(_ isDone: Bool) throws(DatabaseError) {
-            guard isDone else { throw DatabaseError(path, String(cString: strerror(errno))) }
+        /// Throws the error of a system call that has failed.
+        func check(_ hasSucceeded: Bool) throws(DatabaseError) {
+            guard hasSucceeded else { throw DatabaseError(path, String(cString: strerror(errno))) }
         }
         let former = "\(path).\(date)"
         guard access(former, F_OK) != 0, access(former + "-wal", F_OK) != 0 else {
@@ -138,12 +159,13 @@ extension DatabaseMaintenance {
         var status = stat()
         let exists = stat(path, &status) == 0
         if exists {
-            // The servers' user must be able to open it; only root can, and needs to, change the owner.
+            // The servers' user must be able to open the file. If root restores it, the file belongs to root at first.
             if geteuid() == 0 { try check(fchown(descriptor, status.st_uid, status.st_gid) == 0) }
             try check(fchmod(descriptor, status.st_mode & 0o777) == 0)
         }
         try check(fsync(descriptor) == 0)
-        // A second name, so that there is a database at its path at all times.
+        // The former database gets a second name before it loses its first, so that the path always leads to a
+        // database.
         if exists { try check(link(path, former) == 0) }
         guard rename(partial, path) == 0 else {
             let reason = String(cString: strerror(errno))

@@ -5,21 +5,26 @@ import Storage
 /// A write-ahead log with commits that lies beside a database file before the database is opened
 /// (https://www.sqlite.org/fileformat.html#walformat).
 ///
-/// SQLite adds the commits of a log to any database file beside it. If the log was written for another file, for
-/// example because a backup was put in place of the database, the result is a damaged database.
-/// ``expectOwn(database:)`` refuses such a log.
+/// SQLite adds the commits of a log to any database file beside it. If the log was written for another file, the result
+/// is a damaged database. That happens if somebody puts a backup in place of the database, but leaves the log.
+/// ``expectNoForeignLog(beside:)`` refuses such a log.
 struct LeftLog {
     let path: String
     private let pageSize: UInt32
 
+    /// The length of the log's header, in bytes.
     private static let headerLength = 32
+    /// The length of a frame without its page, in bytes.
     private static let frameHeaderLength = 24
     /// The approximate number of bytes that are read at once.
     private static let blockLength = 1 << 20
+    /// The number of checks that must fail. A checkpoint of another process may restart the log during a check, which
+    /// is unlikely to happen three times in a row.
+    private static let checks = 3
 
-    /// Looks for the log of a database, without side effects.
+    /// Reads the log beside a database, without side effects.
     ///
-    /// - Returns: `nil` if there is none, or if it has no commits.
+    /// - Returns: `nil` if there is no log, or if it has no commits.
     init?(database: String) {
         path = database + "-wal"
         guard let log = Self.read(path, commits: 1), log.commits > 0 else { return nil }
@@ -28,18 +33,18 @@ struct LeftLog {
 
     /// Counts the commits in a log, which may have a million frames.
     ///
-    /// Does not count frames that remain from before the log was restarted. Each restart changes the salts in the
-    /// header, and each frame repeats the salts.
+    /// Ends at frames that remain from before the log was restarted. Each restart changes the salts in the header, and
+    /// each frame repeats the salts.
     ///
     /// - Parameters:
     ///   - limit: the number of commits at which counting ends.
-    ///   - frame: called with the number of each frame's page, and the number of the database's pages if it ends a
-    ///     commit.
+    ///   - frame: called for each frame, with the number of its page, and the number of the database's pages after the
+    ///     commit that ends with this frame; 0 if the frame does not end a commit.
     /// - Returns: `nil` if the file is missing or is not a log.
     private static func read(
         _ path: String, commits limit: Int64, frame: (Int, Int) -> Void = { _, _ in }
     ) -> (pageSize: UInt32, commits: Int64)? {
-        // Closing a descriptor releases the process's POSIX locks of the file. SQLite has none on the log.
+        // Closing a descriptor releases the process's POSIX locks of the file. SQLite has no locks on the log.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
@@ -68,16 +73,14 @@ struct LeftLog {
         }
     }
 
-    /// Refuses a log that was written for another file than the one beside it. Nothing is changed.
+    /// Refuses a log that was written for another file than the database beside it. Has no side effects.
     ///
-    /// - Throws: ``DatabaseError``
-    static func expectOwn(database: String) throws(DatabaseError) {
-        // A checkpoint of another process may restart the log between the reads below, which is unlikely to happen
-        // three times in a row.
-        var tries = 0
+    /// - Throws: ``DatabaseError`` if there is such a log.
+    static func expectNoForeignLog(beside database: String) throws(DatabaseError) {
+        var failures = 0
         while let log = LeftLog(database: database), let contradiction = log.contradiction(to: database) {
-            tries += 1
-            if tries == 3 {
+            failures += 1
+            if failures == checks {
                 throw DatabaseError(
                     database,
                     "the write-ahead log \(log.path) must belong to it; it belongs to another state of the database: "
@@ -88,7 +91,7 @@ struct LeftLog {
         }
     }
 
-    /// Returns the reason why the log cannot belong to the file; `nil` if it may.
+    /// Returns the reason why the log cannot belong to the file; `nil` if it may belong to it.
     private func contradiction(to database: String) -> String? {
         var status = stat()
         guard stat(database, &status) == 0, status.st_size > 0 else { return "the database is missing or empty" }
@@ -105,21 +108,23 @@ struct LeftLog {
 
     /// Compares the number of the last commit in the file alone with the number in the file with its log.
     ///
-    /// Each commit of Holdfast raises the number by one. So a log that belongs to the file has at least as many commits
-    /// as the difference.
+    /// Each commit of Holdfast raises the number by one. If the log belongs to the file, the number with the log is
+    /// higher, by at most the number of commits in the log.
     private func commitContradiction(to database: String) -> String? {
         // The file is read first, because other processes may commit meanwhile.
         guard let inFile = try? Self.lastCommit(database, isFileAlone: true),
-            let withLog = try? Self.lastCommit(database, isFileAlone: false), inFile != withLog,
-            let commits = Self.read(path, commits: inFile < withLog ? withLog - inFile : .max)?.commits, commits > 0,
-            inFile > withLog || commits < withLog - inFile
+            let withLog = try? Self.lastCommit(database, isFileAlone: false), inFile != withLog
         else { return nil }
+        let isAhead = withLog > inFile
+        let needed = isAhead ? withLog - inFile : .max
+        guard let commits = Self.read(path, commits: needed)?.commits, commits > 0 else { return nil }
+        if isAhead, commits >= needed { return nil }
         let first = max(withLog - commits, 0)
         return "it continues commit \(first) and ends with commit \(withLog), the file ends with commit \(inFile)"
     }
 
-    /// Returns the number of the first page beyond the end of the file that the log should have and does not; `nil` if
-    /// none is missing. A database that has grown has its new pages in the log until a checkpoint.
+    /// Returns the number of the first page that is neither in the file nor in the log; `nil` if no page is missing.
+    /// The new pages of a database that has grown are in the log until a checkpoint.
     private static func missingPage(_ path: String, of size: off_t, _ pageSize: UInt32) -> Int? {
         let present = Int(size) / Int(pageSize)
         /// The new pages of the transaction that is being read.
@@ -143,7 +148,7 @@ struct LeftLog {
 
     /// Returns the number of the last commit.
     ///
-    /// - Parameter isFileAlone: whether the log is ignored.
+    /// - Parameter isFileAlone: whether to read the database file without its log.
     private static func lastCommit(_ database: String, isFileAlone: Bool) throws(SQLiteError) -> Int64 {
         let connection = try Connection(
             path: database, access: isFileAlone ? .readWithoutLog : .write, lockTimeout: 0.2)

@@ -13,39 +13,42 @@ struct SQLiteError: Error, CustomStringConvertible {
         self.message = message
     }
 
-    /// The last error of a connection.
+    /// Reads the last error of a connection.
     ///
     /// - Parameters:
-    ///   - handle: the connection; `nil` for a call that bypassed it.
+    ///   - handle: the connection; `nil` for a call that bypassed the connection, which has no error message then.
     ///   - code: the result of the call.
     init(_ handle: OpaquePointer?, _ code: Int32) {
         self.code = handle.map { sqlite3_extended_errcode($0) } ?? code
         message = handle.map { String(cString: sqlite3_errmsg($0)) } ?? String(cString: sqlite3_errstr(code))
     }
 
+    /// The result code without its extension.
     var primaryCode: Int32 { code & 0xFF }
 
-    /// Whether another connection holds a required lock.
+    /// Whether another connection held a required lock.
     var isBusy: Bool { primaryCode == SQLITE_BUSY || primaryCode == SQLITE_LOCKED }
 
     /// Whether the file is not a database, or is damaged.
     var isDamage: Bool { primaryCode == SQLITE_NOTADB || primaryCode == SQLITE_CORRUPT }
 
-    /// Whether a new connection may succeed where this one failed.
+    /// Whether a new connection may succeed where this one has failed. `false` for a lock, a full disk, and a file that
+    /// is not the one that was opened.
     var asksForReopening: Bool { !isBusy && primaryCode != SQLITE_FULL && !concernsFiles }
 
-    /// `SQLITE_READONLY_DBMOVED`, a macro that Swift does not import. A file that replaced the open one must not be
-    /// opened: the write-ahead log beside it belongs to the former file.
+    /// `SQLITE_READONLY_DBMOVED`, a macro that Swift does not import. The file in the place of the open one must not be
+    /// opened, because the write-ahead log beside it belongs to the former file.
     static let fileHasMoved = SQLITE_READONLY | (4 << 8)
 
-    /// The file or its log was overwritten in place; see ``ContentsCheck``. Not a code of SQLite.
+    /// The code for a file or log that was overwritten in place; see ``ContentsCheck``. Not a code of SQLite.
     static let fileWasOverwritten = SQLITE_READONLY | (200 << 8)
 
+    /// Whether the file or its log was moved, replaced or overwritten.
     private var concernsFiles: Bool { code == Self.fileHasMoved || code == Self.fileWasOverwritten }
 
     var description: String { "\(message) (SQLite \(code))" }
 
-    /// The error as users of the store see it.
+    /// The error that the store reports.
     var asStorageError: StorageError {
         if concernsFiles { return .unavailable(reason: message) }
         return switch primaryCode {

@@ -2,7 +2,8 @@ import CSQLite
 import Glibc
 import Storage
 
-/// A prepared statement of a connection. After each run it is reset and its bindings are cleared.
+/// A prepared statement of a connection, and the current row while it runs. After each run the statement is reset and
+/// its bindings are cleared.
 final class Statement: Row {
     private let handle: OpaquePointer
     private let connection: OpaquePointer
@@ -16,6 +17,7 @@ final class Statement: Row {
         sqlite3_finalize(handle)
     }
 
+    /// Prepares a statement on a connection of the C library.
     static func prepare(_ sql: String, on connection: OpaquePointer) throws(SQLiteError) -> Statement {
         var handle: OpaquePointer?
         let code = sqlite3_prepare_v3(connection, sql, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &handle, nil)
@@ -26,8 +28,11 @@ final class Statement: Row {
     /// The text that was prepared.
     var sql: String { sqlite3_sql(handle).map { String(cString: $0) } ?? "" }
 
-    /// Runs the statement to completion and calls `row` for each row. `row` reads the columns of the current row from
-    /// the statement itself.
+    /// Runs the statement to completion.
+    ///
+    /// - Parameters:
+    ///   - bind: binds the parameters.
+    ///   - row: called for each row. Reads the columns of the current row from the statement itself.
     func run(
         _ bind: (Statement) -> Void = { _ in }, row: (Statement) throws(SQLiteError) -> Void = { _ in }
     ) throws(SQLiteError) {
@@ -54,8 +59,8 @@ final class Statement: Row {
         return value
     }
 
-    /// Runs an INSERT, UPDATE or DELETE and returns the number of affected rows. Unlike RETURNING, for which SQLite
-    /// fills a temporary table, the count is free.
+    /// Runs an INSERT, UPDATE or DELETE and returns the number of affected rows. The count costs nothing, whereas
+    /// SQLite fills a temporary table for RETURNING.
     func change(_ bind: (Statement) -> Void) throws(SQLiteError) -> Int {
         try run(bind)
         return Int(sqlite3_changes64(connection))
@@ -129,7 +134,7 @@ final class Statement: Row {
         sqlite3_column_int64(handle, column)
     }
 
-    /// An integer clamped to ±2^53: sums of such numbers do not overflow, whatever a damaged file contains.
+    /// Returns an integer clamped to ±2^53, so that sums do not overflow even if the file is damaged.
     func bounded(_ column: Int32) -> Int64 {
         min(max(integer(column), -(1 << 53)), 1 << 53)
     }
@@ -148,7 +153,7 @@ final class Statement: Row {
         return String(decoding: UnsafeBufferPointer(start: bytes, count: count), as: UTF8.self)
     }
 
-    /// Lends the bytes of a column in place.
+    /// Lends the bytes of a column, without copying them, for the duration of the call.
     func withBytes<Value>(_ column: Int32, _ body: (UnsafeRawBufferPointer) -> Value) -> Value {
         let start = sqlite3_column_blob(handle, column)
         return body(UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, column))))

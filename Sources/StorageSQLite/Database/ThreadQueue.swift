@@ -5,12 +5,12 @@ import Synchronization
 
 /// A serial queue with a thread of its own, for work that comes all the time.
 ///
-/// A serial `DispatchQueue` borrows a thread for each piece of work, and Dispatch starts one more whenever all are
-/// busy, up to hundreds. These threads, with their stacks and the allocator's caches, then stay for as long as any work
-/// comes.
+/// A serial `DispatchQueue` borrows a thread from a pool for each piece of work. Dispatch starts another thread
+/// whenever all threads are busy, up to hundreds. These threads, with their stacks and the allocator's caches, stay as
+/// long as work comes.
 final class ThreadQueue: Sendable {
-    /// The jobs of the thread. The thread keeps this object alive until it has run the jobs submitted before the queue
-    /// was released.
+    /// The jobs of the thread. The thread keeps this object alive until it has run all jobs that were submitted before
+    /// the queue was released.
     private final class Jobs: Sendable {
         private struct State {
             var waiting: [@Sendable () -> Void] = []
@@ -20,15 +20,18 @@ final class ThreadQueue: Sendable {
         private let name: String
         private let state = Mutex(State())
         private let wakeUps = DispatchSemaphore(value: 0)
+        /// The thread's id; 0 before it has started.
         private let thread = Atomic<UInt>(0)
 
         init(name: String) {
             self.name = name
         }
 
+        /// Whether the caller runs on the thread.
         var isCurrent: Bool { thread.load(ordering: .relaxed) == UInt(pthread_self()) }
 
-        /// Adds a job. Only the first waiting one must wake the thread, which then takes all.
+        /// Adds a job. Wakes the thread only for the first waiting job, because the thread takes all waiting jobs at
+        /// once.
         func add(_ job: @escaping @Sendable () -> Void) {
             let isFirst = state.withLock { state in
                 state.waiting.append(job)

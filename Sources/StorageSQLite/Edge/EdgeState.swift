@@ -3,34 +3,34 @@ package import Chronology
 import Glibc
 package import Storage
 
-/// How far the file of an edge follows its upstream: the row of the table `edge_state`.
+/// How far an edge's copy follows its upstream: the row of the table `edge_state`.
 ///
-/// Only an edge's file has this table, so that a server can refuse the wrong kind of file. Without the check, a server
-/// that is not an edge would write changes into a copy, where they are lost, and an edge would delete the data of an
-/// independent database.
+/// Only a copy has this table, so the table also tells a copy from an independent database. A server refuses the wrong
+/// kind of file (``expect(_:path:)``): a server that is not an edge would write changes into a copy, where they are
+/// lost, and an edge would delete the data of an independent database.
 package struct EdgeState: Sendable, Equatable {
-    /// The place in the upstream's feed up to which the file has all changes; `nil` before the first copy has begun.
+    /// The position in the upstream's feed up to which the file has all changes; `nil` if the file follows no feed.
+    /// While all users are being copied, the position at which the copy began.
     package var cursor: FeedCursor?
-    /// While all users are being copied, the last one copied so far, empty before the first; `nil` at other times. The
-    /// copy began at ``cursor``.
+    /// While all users are being copied, the last user copied so far, empty before the first; `nil` at other times.
     package var copiedTo: Identifier?
     /// Whether the file was up to date with its upstream at some time.
     package var isComplete = false
-    /// The ``ProjectState/changes`` of the upstream that the file has; -1 for none.
+    /// The version of the upstream's definitions in the file, by ``ProjectState/changes``; -1 for none.
     package var definitions: Int64 = -1
-    /// The ``ProjectState/newestDatafile`` of the upstream that the file has.
+    /// The ``ProjectState/newestDatafile`` of the upstream's definitions in the file.
     package var newestDatafile: Int64 = 0
-    /// Whether the file has datafiles in parts where the upstream has: an edge of an earlier release copied all of them
-    /// whole.
+    /// Whether datafiles that the upstream stores in parts are stored in parts in the file, too. Edges of earlier
+    /// releases stored all datafiles whole.
     package var hasParts = false
     /// The ``StoreGeneration/storeID`` of the upstream; 0 if it is not known yet.
     package var upstreamID: Int64 = 0
-    /// How far the upstream's time is ahead of this host's clock, as it was measured last.
+    /// How far the upstream's time was ahead of this host's clock when it was last measured.
     package var clockOffset = TimeSpan.zero
 
     package init() {}
 
-    /// A row of the table.
+    /// Decodes the row of the table.
     init(_ row: Statement) {
         cursor = FeedCursor(row.text(0))
         copiedTo = row.optionalIdentifier(1)
@@ -45,7 +45,7 @@ package struct EdgeState: Sendable, Equatable {
     /// Whether the edge must read all definitions from the upstream again.
     package var needsAllDefinitions: Bool { definitions < 0 || !hasParts }
 
-    /// Whether the file has the definitions that it had in another state.
+    /// Whether both states have the same definitions.
     package func hasDefinitions(of other: EdgeState) -> Bool {
         definitions == other.definitions && newestDatafile == other.newestDatafile && hasParts == other.hasParts
     }
@@ -73,6 +73,7 @@ package struct EdgeState: Sendable, Equatable {
         }
     }
 
+    /// Whether the file has the table, so that it is a copy.
     static func isPresent(_ connection: Connection) throws(SQLiteError) -> Bool {
         try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'edge_state'") > 0
     }
@@ -98,10 +99,10 @@ package struct EdgeState: Sendable, Equatable {
             .integer(hasParts ? 1 : 0))
     }
 
-    /// Checks that a file is of the right kind. Creates the table in a new file of an edge.
+    /// Checks that a file is a copy or an independent database. Creates the table in a new file of an edge.
     ///
-    /// - Parameter isEdge: whether the file must be the copy of an upstream.
-    /// - Throws: ``DatabaseError`` if the file is of the other kind.
+    /// - Parameter isEdge: whether the file must be a copy; otherwise it must be an independent database.
+    /// - Throws: ``DatabaseError`` if the file is of the other kind, or cannot be read.
     static func expect(_ isEdge: Bool, path: String) throws(DatabaseError) {
         let isPresent: Bool
         let isEmpty: Bool
@@ -127,7 +128,9 @@ package struct EdgeState: Sendable, Equatable {
 }
 
 extension EdgeState {
-    /// Reads the state of a file. Returns the initial state if the file does not exist, or is not an edge's.
+    /// Reads the state of a file. Returns the initial state if the file does not exist, or is not a copy.
+    ///
+    /// - Throws: ``DatabaseError`` if the file cannot be read.
     package static func stored(in path: String) throws(DatabaseError) -> EdgeState {
         guard access(path, F_OK) == 0 else { return EdgeState() }
         do throws(SQLiteError) {
@@ -141,9 +144,10 @@ extension EdgeState {
         }
     }
 
-    /// Gives a damaged file another name, so that the edge copies everything into a new one.
+    /// Gives a damaged copy another name, so that the edge copies all users and definitions into a new file.
     ///
     /// - Returns: the damage and the new name; `nil` if the file is sound or does not exist.
+    /// - Throws: ``DatabaseError`` if a damaged file cannot be renamed.
     package static func setAsideDamaged(_ path: String) throws(DatabaseError) -> (reason: String, name: String)? {
         guard access(path, F_OK) == 0, let reason = damage(path) else { return nil }
         var number = 1
@@ -157,12 +161,12 @@ extension EdgeState {
         return (reason, name)
     }
 
-    /// Returns how a file is damaged; `nil` if it is sound, or cannot be checked.
+    /// Describes the damage of a file; `nil` if the file is sound, or cannot be checked.
     private static func damage(_ path: String) -> String? {
         do throws(SQLiteError) {
             let connection = try Connection(path: path, access: .write, lockTimeout: 10)
             connection.setCheckpointOnClose(false)
-            // Unlike integrity_check, it does not compare indexes with tables, so it takes one pass over the file.
+            // Unlike integrity_check, quick_check does not compare indexes with tables, so it takes one pass.
             let problems = try connection.all("PRAGMA quick_check(1)") { $0.text(0) }
             return problems == ["ok"] ? nil : problems.joined(separator: "; ")
         } catch {

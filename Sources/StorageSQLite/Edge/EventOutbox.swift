@@ -4,19 +4,26 @@ import Glibc
 package import Storage
 import Synchronization
 
-/// A durable queue of what an edge sends to its upstream: events, and the last uses of flags.
+/// A durable queue of the events and last uses of flags that an edge sends to its upstream.
 ///
-/// The queue is a database file beside the edge's copy, and survives when the copy is replaced. Only one process may
-/// use it. An entry is acknowledged to its client once it is durable. Entries are sent in order, and removed after the
-/// upstream has acknowledged them. After a crash an entry may be sent twice, which must do no harm.
+/// The queue is a database file of its own, so it survives when the edge's copy is replaced. Only one process may use
+/// it. The edge acknowledges an entry to its client once the entry is durable. `OutboxSender` in `StorageEdge` sends
+/// the entries in order, and removes them after the upstream has acknowledged them. After a crash an entry may be sent
+/// twice.
+///
+/// ```
+/// append → outbox (file) → first → upstream → remove
+/// ```
 package final class EventOutbox: @unchecked Sendable {
     // Safe: the connection is used on the queue only.
 
-    /// An entry that waits. The outbox does not interpret its content.
+    /// A stored entry.
     package struct Entry: Sendable {
+        /// Entries are numbered in the order in which they were appended.
         package let number: Int64
         /// The user whom the entry concerns; `nil` if it concerns none.
         package let userID: Identifier?
+        /// The encoded event or last use, which the outbox does not interpret.
         package let content: [UInt8]
 
         package init(number: Int64, userID: Identifier?, content: [UInt8]) {
@@ -26,34 +33,51 @@ package final class EventOutbox: @unchecked Sendable {
         }
     }
 
-    /// A number of entries and their bytes.
+    /// A number of entries, and their size in bytes.
     package struct Size: Sendable {
         package var entries = 0
         package var bytes = 0
+
+        fileprivate static func += (total: inout Size, added: Size) {
+            total.entries += added.entries
+            total.bytes += added.bytes
+        }
+
+        fileprivate static func -= (total: inout Size, removed: Size) {
+            total.entries -= removed.entries
+            total.bytes -= removed.bytes
+        }
     }
 
     private let path: String
     private let queue = DispatchQueue(label: "outbox", qos: .userInitiated)
     private var connection: Connection?
-    /// The file as it was opened. It stays open as long as the connection: closing it would release SQLite's locks.
+    /// The file as it was opened. Closed only after the connection, because closing it releases SQLite's locks.
     private var file: OpenedFile?
     /// The maximum size.
     private let limits: Size
-    /// The present size, with entries that are being appended.
+    /// The present size, including entries that are being appended.
     private let size = Mutex(Size())
-    /// Called on any thread when there is something to send.
+    /// Called on the outbox's queue after entries were appended.
     private let didAppend: @Sendable () -> Void
     /// The approximate number of bytes that an entry takes beside its content.
     private static let overhead = 64
 
-    /// - Parameter lockTimeout: how long to wait for another process to close the file, in seconds.
+    /// Opens the file; creates it if it does not exist.
+    ///
+    /// - Parameters:
+    ///   - entries: the maximum number of entries.
+    ///   - bytes: the maximum size of the entries in bytes.
+    ///   - lockTimeout: how long to wait for another process to close the file, in seconds.
+    ///   - didAppend: called on the outbox's queue after entries were appended.
+    /// - Throws: ``DatabaseError`` if another process uses the file, or if it cannot be opened.
     package init(
         path: String, entries: Int, bytes: Int, lockTimeout: Double = 5, didAppend: @escaping @Sendable () -> Void
     ) throws(DatabaseError) {
         self.path = path
         limits = Size(entries: entries, bytes: bytes)
         self.didAppend = didAppend
-        // Readable by its owner only, like a database: it contains what users did.
+        // Readable by its owner only, because it contains the events of users.
         for name in [path, path + "-wal"] { chmod(name, 0o600) }
         file = OpenedFile(creating: path)
         do throws(SQLiteError) {
@@ -81,13 +105,14 @@ package final class EventOutbox: @unchecked Sendable {
         }
     }
 
-    /// The entries that wait.
+    /// The number and size of the entries that wait.
     package var waiting: Size { size.withLock { $0 } }
 
     /// Appends entries in one transaction, in order.
     ///
-    /// - Parameter completion: called on the outbox's queue once they are durable, or with ``StorageError/overloaded``
-    ///   if the outbox is full.
+    /// - Parameter completion: called on the outbox's queue once all entries are durable. Called with
+    ///   ``StorageError/overloaded`` if the outbox is full, with ``StorageError/damaged(reason:)`` if another program
+    ///   has changed the file, and with ``StorageError/unavailable(reason:)`` if the file cannot be written.
     package func append(
         _ entries: [(userID: Identifier?, content: [UInt8])],
         _ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void
@@ -98,25 +123,19 @@ package final class EventOutbox: @unchecked Sendable {
             guard size.entries + added.entries <= limits.entries, size.bytes + added.bytes <= limits.bytes else {
                 return false
             }
-            size.entries += added.entries
-            size.bytes += added.bytes
+            size += added
             return true
         }
         guard hasRoom else { return completion(.failure(.overloaded)) }
         queue.async { [self] in
-            let result = write { connection throws(SQLiteError) in
+            let result = transact { connection throws(SQLiteError) in
                 for entry in entries {
                     try connection.change(
                         "INSERT INTO outbox (user_id, content) VALUES (?1, ?2)", .text(entry.userID),
                         .bytes(entry.content))
                 }
             }
-            if case .failure = result {
-                size.withLock { size in
-                    size.entries -= added.entries
-                    size.bytes -= added.bytes
-                }
-            }
+            if case .failure = result { size.withLock { $0 -= added } }
             completion(result)
             if case .success = result { didAppend() }
         }
@@ -126,9 +145,9 @@ package final class EventOutbox: @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - limit: the maximum number of entries.
-    ///   - bytes: the number of bytes at which reading ends; at least one entry is read.
+    ///   - bytes: the total size at which reading ends, in bytes. At least one entry is read.
     package func first(_ limit: Int, bytes: Int) throws(StorageError) -> [Entry] {
-        try result { connection throws(SQLiteError) in
+        try transactNow { connection throws(SQLiteError) in
             var entries: [Entry] = []
             var size = 0
             let query = SQLQuery(
@@ -162,29 +181,24 @@ package final class EventOutbox: @unchecked Sendable {
 
     /// Deletes the entries that meet a condition, and updates the size.
     private func delete(_ condition: String, _ parameter: SQLValue) -> Result<Void, StorageError> {
-        let deleted = result { connection throws(SQLiteError) in
+        let deleted = transactNow { connection throws(SQLiteError) in
             let deleted = try Self.size(where: condition, [parameter], on: connection)
             guard deleted.entries > 0 else { return deleted }
             try connection.run(SQLQuery("delete \(condition)", "DELETE FROM outbox WHERE \(condition)", parameter))
             return deleted
         }
-        return deleted.map { deleted in
-            size.withLock { size in
-                size.entries -= deleted.entries
-                size.bytes -= deleted.bytes
-            }
-        }
+        return deleted.map { deleted in size.withLock { $0 -= deleted } }
     }
 
-    /// Runs a transaction, and blocks until it is done.
-    private func result<Value: Sendable>(
+    /// Runs a transaction on the queue, and blocks until it is done.
+    private func transactNow<Value: Sendable>(
         _ body: (Connection) throws(SQLiteError) -> Value
     ) -> Result<Value, StorageError> {
-        queue.sync { write(body) }
+        queue.sync { transact(body) }
     }
 
     /// Runs a transaction. Call it on the queue.
-    private func write<Value>(_ body: (Connection) throws(SQLiteError) -> Value) -> Result<Value, StorageError> {
+    private func transact<Value>(_ body: (Connection) throws(SQLiteError) -> Value) -> Result<Value, StorageError> {
         guard let connection else { return .failure(.closed) }
         if let reason = file?.damage { return .failure(.damaged(reason: reason)) }
         do throws(SQLiteError) {
@@ -199,7 +213,10 @@ package final class EventOutbox: @unchecked Sendable {
         }
     }
 
-    /// Whether entries can be appended at present.
+    /// Checks that entries can be appended at present, with a transaction that changes no entry.
+    ///
+    /// - Throws: ``StorageError/unavailable(reason:)`` if the outbox is full or cannot be written;
+    ///   ``StorageError/damaged(reason:)`` if another program has changed the file.
     package func probe() async throws(StorageError) {
         let waiting = waiting
         guard waiting.entries < limits.entries, waiting.bytes < limits.bytes else {
@@ -208,7 +225,7 @@ package final class EventOutbox: @unchecked Sendable {
         try await completed { completion in
             queue.async { [self] in
                 completion(
-                    write { connection throws(SQLiteError) in
+                    transact { connection throws(SQLiteError) in
                         try connection.statement("UPDATE outbox SET number = number WHERE number = -1").run()
                     })
             }
@@ -224,7 +241,7 @@ package final class EventOutbox: @unchecked Sendable {
     }
 }
 
-/// A database file that only this process uses. Notices when somebody deletes, replaces or overwrites the file.
+/// A database file that only this process uses. Detects that another program has deleted, replaced or overwritten it.
 private final class OpenedFile {
     private let path: String
     private let descriptor: Int32
@@ -244,17 +261,19 @@ private final class OpenedFile {
         close(descriptor)
     }
 
-    /// What happened to the file; `nil` if it is as SQLite left it.
+    /// Describes what another program did to the file; `nil` if the file is as SQLite left it.
     var damage: String? {
         var opened = stat()
         var present = stat()
-        guard fstat(descriptor, &opened) == 0, stat(path, &present) == 0, opened.st_dev == present.st_dev,
-            opened.st_ino == present.st_ino
-        else { return "the outbox \(path) was deleted or replaced; events that waited in it may be lost: restart" }
+        let bothExist = fstat(descriptor, &opened) == 0 && stat(path, &present) == 0
+        guard bothExist, opened.st_dev == present.st_dev, opened.st_ino == present.st_ino else {
+            return "the outbox \(path) was deleted or replaced; events that waited in it may be lost: restart"
+        }
         var header = [UInt8](repeating: 0, count: Self.magic.count)
         let count = pread(descriptor, &header, header.count, 0)
-        // The file grows only, and is empty before the first transaction.
-        guard opened.st_size >= size, count == 0 && size == 0 || header == Self.magic else {
+        // The file is empty before the first transaction, and never shrinks.
+        let isNew = count == 0 && size == 0
+        guard opened.st_size >= size, isNew || header == Self.magic else {
             return "the outbox \(path) was overwritten; events that waited in it may be lost: restart"
         }
         size = opened.st_size

@@ -1,9 +1,12 @@
 package import Bucketing
 package import Storage
 
-/// What an edge writes into its copy of the upstream's database. Each call is one transaction, which also stores the
-/// ``EdgeState`` that the copy has reached, and blocks until it is durable.
+/// The writes of an edge into its copy of the upstream's database.
+///
+/// Each call is one transaction, and blocks until it is durable. The transaction also stores the ``EdgeState`` that the
+/// copy has reached, so that the state and the data cannot contradict each other after a crash.
 extension SQLiteStore {
+    /// Reads the stored state.
     package func edgeState() throws(StorageError) -> EdgeState {
         try projectReader.read { connection throws(SQLiteError) in try EdgeState.read(connection) }
     }
@@ -13,7 +16,7 @@ extension SQLiteStore {
         try mirror(state) { _ in }
     }
 
-    /// Repeats changes of users that the upstream made, in order.
+    /// Repeats the upstream's changes of users, in order.
     ///
     /// - Parameter users: each user once.
     package func mirror(
@@ -28,7 +31,7 @@ extension SQLiteStore {
         }
     }
 
-    /// Replaces all users of a range by those of the upstream. Writes only what differs.
+    /// Replaces all users of a range by the upstream's users. Writes only the records that differ.
     ///
     /// - Parameters:
     ///   - users: all users in the range, in the byte order of their ids.
@@ -43,12 +46,13 @@ extension SQLiteStore {
         }
     }
 
-    /// Replaces everything that all users share by that of the upstream, with its numbers and versions.
+    /// Replaces the definitions (the data that all users share) by those of the upstream. Numbers and versions stay the
+    /// same.
     ///
     /// - Parameters:
-    ///   - definitions: the datafiles are only those that the file lacks. A datafile in parts may have only the parts
-    ///     that have changed since the one in the file.
-    ///   - isWhole: whether to delete the file's datafiles first, because they cannot be continued.
+    ///   - definitions: contains only the datafiles that the file lacks. A datafile in parts may contain only the parts
+    ///     that differ from the datafile in the file.
+    ///   - isWhole: whether `definitions` contains all datafiles whole, so that the file's datafiles are deleted first.
     package func mirror(
         _ definitions: ProjectState, isWhole: Bool, reaching state: EdgeState
     ) throws(StorageError) {
@@ -64,6 +68,7 @@ extension SQLiteStore {
         }
     }
 
+    /// Runs a write transaction that also stores the state.
     private func mirror(
         _ state: EdgeState, _ body: @escaping @Sendable (WriteTransaction) throws -> Void
     ) throws(StorageError) {
@@ -80,14 +85,18 @@ extension SQLiteStore {
 }
 
 extension WriteTransaction {
-    /// Walks through the stored profiles and the new ones, both in the order of the users' ids.
+    /// Replaces the profiles of a range of users: merges the stored profiles with the new ones, both in the order of
+    /// the users' ids.
     fileprivate func replaceProfiles(
         with users: [MirroredUser], after first: Identifier, through last: Identifier?
     ) throws(SQLiteError) {
         let stored = try rows("SELECT user_id, record FROM profiles WHERE user_id > ?1", after: first, through: last)
+        /// The stored profiles that were not compared yet.
         var rest = stored[...]
+        /// Deletes the stored profiles of users before one; `nil` for all that are left.
         func deleteStored(before user: Identifier?) throws(SQLiteError) {
-            while let row = rest.first, user.map({ row.userID < $0 }) ?? true {
+            while let row = rest.first {
+                if let user, row.userID >= user { return }
                 rest.removeFirst()
                 try deleteProfile(of: row.userID, replacing: (try? ProfileRecord(checking: row.record)) ?? .empty)
             }
@@ -106,6 +115,7 @@ extension WriteTransaction {
         try deleteStored(before: nil)
     }
 
+    /// Replaces the attributes of a range of users.
     fileprivate func replaceAttributes(
         with users: [MirroredUser], after first: Identifier, through last: Identifier?
     ) throws(SQLiteError) {
@@ -127,10 +137,14 @@ extension WriteTransaction {
     private func rows(
         _ sql: StaticString, after first: Identifier, through last: Identifier?
     ) throws(SQLiteError) -> [(userID: Identifier, record: [UInt8])] {
-        let limit = last.map { _ in " AND user_id <= ?2" } ?? ""
-        let parameters: [SQLValue] = [.text(first)] + (last.map { [.text($0)] } ?? [])
+        var text = "\(sql)"
+        var parameters: [SQLValue] = [.text(first)]
+        if let last {
+            text += " AND user_id <= ?2"
+            parameters.append(.text(last))
+        }
+        text += " ORDER BY user_id"
         // The statement has two forms, so its text is its name.
-        let text = "\(sql)\(limit) ORDER BY user_id"
         return try connection.all(SQLQuery(text, text, parameters)) { ($0.identifier(0), $0.bytes(1)) }
     }
 
@@ -150,10 +164,11 @@ extension WriteTransaction {
             """)
         try connection.change("DELETE FROM datafiles WHERE sdk_key NOT IN (SELECT sdk_key FROM projects)")
         for datafile in state.datafiles {
-            // The former datafile is kept, so that its readers can read what has changed since.
+            // Keeps the former datafile, too, so that its readers can read the difference.
             try perform(.insertDatafile(datafile, datafile.body), keeping: 2)
         }
-        // Decisions carry the version of the upstream's newest datafile, which may have been deleted there.
+        // A decision names the version of the upstream's newest datafile. The upstream may have deleted this datafile,
+        // so the number is stored, and not derived from the rows.
         try connection.change("DELETE FROM sqlite_sequence WHERE name = 'datafiles'")
         try connection.change(
             "INSERT INTO sqlite_sequence (name, seq) VALUES ('datafiles', ?1)", .integer(state.newestDatafile))

@@ -3,7 +3,7 @@ import Storage
 
 /// The `user_attributes` table.
 enum AttributeRows {
-    /// Returns the stored record of a user.
+    /// Returns the stored record of a user; `nil` if there is none.
     static func find(_ userID: Identifier, on connection: Connection) throws(SQLiteError) -> [UInt8]? {
         try connection.statement("SELECT record FROM user_attributes WHERE user_id = ?1").first {
             $0.bind(userID.string, at: 1)
@@ -12,7 +12,7 @@ enum AttributeRows {
         }
     }
 
-    /// Stores a record; deletes the row of an empty one.
+    /// Stores the record of a user; deletes the row if the record is empty.
     static func put(
         _ record: AttributeRecord, for userID: Identifier, in transaction: WriteTransaction
     ) throws(SQLiteError) {

@@ -11,9 +11,9 @@ enum FeedRows {
         return state
     }
 
-    /// Begins or ends the feed, as the mode says.
+    /// Begins or ends the feed according to the mode.
     ///
-    /// - Returns: whether the feed keeps changes from now on.
+    /// - Returns: whether changes are added to the feed from now on.
     static func open(_ mode: FeedMode, on connection: Connection) throws(SQLiteError) -> Bool {
         let state = try state(on: connection)
         if case .kept = mode, try connection.integer("SELECT store_id FROM feed_state") == 0 {
@@ -24,9 +24,9 @@ enum FeedRows {
         return epoch != 0
     }
 
-    /// Stores the changes of a transaction.
+    /// Stores the rows and removals of a transaction.
     ///
-    /// - Parameter last: the number of the last row. The counters of the transaction already include its rows.
+    /// - Parameter last: the number of the transaction's last row. The counters already include its rows.
     static func insert(
         _ feed: TransactionFeed, upTo last: Int64, at now: Instant, on connection: Connection
     ) throws(SQLiteError) {
@@ -53,16 +53,16 @@ enum FeedRows {
     }
 }
 
-/// The entries of one transaction for the feed, encoded as rows.
+/// The entries of one transaction for the feed, encoded as rows of the table `feed`. A row has many entries.
 struct TransactionFeed {
-    /// The size in bytes at which a row is complete, so that readers need not read all of a large transaction at once.
+    /// The size in bytes at which a row is complete. Limited, so that a reader can read a large transaction in parts.
     private static let rowSize = 64 << 10
 
     /// The complete rows.
     private(set) var rows: [[UInt8]] = []
     /// The row in progress. Its capacity suffices for a transaction of some changes of profiles.
     private var encoder = FeedEncoder(capacity: 2 << 10)
-    /// The erasures and merges, each with the index of the row that has its entry.
+    /// The erasures and merges, each with the index of the row that contains its entry.
     private(set) var removals: [(cause: FeedRemoval.Cause, row: Int)] = []
 
     /// Adds the change of a profile.
@@ -78,6 +78,7 @@ struct TransactionFeed {
         endLargeRow()
     }
 
+    /// Completes the row in progress if it is large enough.
     private mutating func endLargeRow() {
         if encoder.bytes.count >= Self.rowSize { endRow() }
     }

@@ -4,7 +4,7 @@ import Storage
 
 /// The `profiles` table.
 enum ProfileRows {
-    /// Returns the stored record of a user, including what has expired in it.
+    /// Returns the stored record of a user, including expired assignments; `nil` if there is none.
     static func find(_ userID: Identifier, on connection: Connection) throws(SQLiteError) -> [UInt8]? {
         try connection.statement("SELECT record FROM profiles WHERE user_id = ?1").first {
             $0.bind(userID.string, at: 1)
@@ -58,7 +58,7 @@ enum ProfileRows {
         ) { $0.identifier(0) }
     }
 
-    /// Returns profiles in which something has expired, oldest expiry first.
+    /// Returns profiles with expired assignments, oldest expiry first.
     static func expired(
         at now: Instant, limit: Int, on connection: Connection
     ) throws(SQLiteError) -> [(userID: Identifier, record: [UInt8])] {

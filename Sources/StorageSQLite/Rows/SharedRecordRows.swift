@@ -1,6 +1,7 @@
 import Storage
 
-/// Reads and writes what all users share, and sticky documents, for the rules in `Storage`.
+/// Reads and writes the data that all users share (projects, datafiles, attributes) and sticky documents, for the rules
+/// in `Storage`.
 extension WriteTransaction {
     /// Performs a write that a rule has requested.
     ///
@@ -14,12 +15,20 @@ extension WriteTransaction {
         }
     }
 
-    /// Applies a change: reads all parts that its rule needs, calls the rule, and performs the writes that it requests.
+    /// The result of a ``SharedChange``.
+    struct SharedResult<Value: Sendable>: Sendable {
+        let value: Value
+        /// Whether the change deletes an attribute. The users' values of it must be deleted later.
+        let deletesAttribute: Bool
+    }
+
+    /// Applies a change: reads all parts that its rule needs, calls the rule, and performs the writes that the rule
+    /// requests.
     ///
-    /// - Returns: the result of the change, and whether it deletes an attribute, whose values must be deleted later.
+    /// - Throws: `StorageError` if the rule refuses the change; ``SQLiteError``.
     func apply<Value>(
         _ change: SharedChange<Value>, _ settings: StoreSettings
-    ) throws -> (value: Value, removesAttribute: Bool) {
+    ) throws -> SharedResult<Value> {
         if let userID = change.userID { try expectNotErased(userID) }
         let now = now
         var records = SharedRecords()
@@ -29,16 +38,17 @@ extension WriteTransaction {
             }
         }
         let value = try change.rule(&records, RuleContext(settings.rules, at: now))
-        var removesAttribute = false
+        var deletesAttribute = false
         for write in records.writes {
             try perform(write, keeping: settings.datafileHistory)
             switch write {
-            case .recordAudit: recorded()
-            case .deleteAttribute: removesAttribute = true
+            case .recordAudit: noteAuditEntry()
+            case .deleteAttribute: deletesAttribute = true
+            // The write may have changed what later changes of this transaction have read.
             default: forgetDefinitions()
             }
         }
         if records.writes.contains(where: \.changesProjects) { try changedProjects() }
-        return (value, removesAttribute)
+        return SharedResult(value: value, deletesAttribute: deletesAttribute)
     }
 }

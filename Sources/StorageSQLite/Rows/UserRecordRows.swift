@@ -4,8 +4,10 @@ import Storage
 
 /// Reads and writes the records of users for the rules in `Storage`.
 extension WriteTransaction {
-    /// Applies a change: calls its rule, and reads the parts that the rule lacks, until the rule returns a result. Then
-    /// performs the writes that the rule has requested, those of the first user first.
+    /// Applies a change: calls its rule until the rule returns a result, and after each call reads the parts that the
+    /// rule lacks. Then performs the writes that the rule has requested, user by user.
+    ///
+    /// - Throws: `StorageError` if the rule refuses the change; ``SQLiteError``.
     func apply<Value>(_ change: UserChange<Value>, _ rules: ProfileRules, at now: Instant) throws -> Value {
         var records = change.userIDs.map { UserRecords(userID: $0) }
         let context = RuleContext(rules, at: now)
@@ -48,7 +50,7 @@ extension WriteTransaction {
         let user = SQLValue.text(userID)
         switch write {
         case .putProfile(let record, let stored): try put(record, for: userID, replacing: stored)
-        // It still is the newest: nobody else writes before the commit.
+        // The datafile is still the newest: nobody else writes before the commit.
         case .expectNewestDatafile: break
         case .deleteProfile(let stored): try deleteProfile(of: userID, replacing: stored)
         case .putForcedVariation(let variation):
@@ -79,8 +81,8 @@ extension WriteTransaction {
         }
     }
 
-    /// Moves the goal events and audit entries of another user to a user. Deletes events that the user has already, by
-    /// their sender's id.
+    /// Moves the goal events and audit entries of another user to a user. Deletes those of the other user's events that
+    /// the user has already, which have the same sender's id.
     private func takeOver(_ other: Identifier, _ userID: Identifier) throws(SQLiteError) {
         for sql: StaticString in [
             """
@@ -102,7 +104,9 @@ extension WriteTransaction {
         changed()
     }
 
-    /// Returns the number of deleted rows.
+    /// Deletes rows by their keys.
+    ///
+    /// - Returns: the number of deleted rows.
     @discardableResult
     private func delete(_ part: UserRecords.PartRows, _ keys: [SQLValue]) throws(SQLiteError) -> Int {
         try connection.change(part.rows.query(keys, .delete))
@@ -123,6 +127,6 @@ extension WriteTransaction {
     /// Records an admin's change in the audit log, in the same transaction as the change.
     func record(_ note: AuditNote, by author: Author, at now: Instant) throws(SQLiteError) {
         try insert(AuditEntry(note, by: author, at: now).values, into: .audit)
-        recorded()
+        noteAuditEntry()
     }
 }

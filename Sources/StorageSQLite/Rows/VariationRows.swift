@@ -1,17 +1,20 @@
 import Bucketing
 import Storage
 
-/// The `variation_users` and `variation_goals` tables.
+/// The `variation_users` and `variation_goals` tables: the tallies from which results of experiments are computed.
 enum VariationRows {
-    /// Applies the changes of a transaction to the tallies.
+    /// Adds the changes of a transaction to the tallies.
     static func add(_ changes: TallyChanges, in transaction: WriteTransaction) throws(SQLiteError) {
         for (key, change) in changes.users { try add(change, to: key, in: transaction) }
         for (key, change) in changes.goals {
             let stored = try find(key, on: transaction.connection)
-            try transaction.insert((stored.map { $0 + change } ?? change).values(key), into: .variationGoals)
+            let sum = stored.map { $0 + change } ?? change
+            // Replaces the stored row.
+            try transaction.insert(sum.values(key), into: .variationGoals)
         }
     }
 
+    /// Adds to the counts of users with one key.
     private static func add(
         _ change: UserCounts, to key: TallyChanges.Users, in transaction: WriteTransaction
     ) throws(SQLiteError) {
@@ -29,6 +32,7 @@ enum VariationRows {
         transaction.changed()
     }
 
+    /// Returns the stored tally of a goal; `nil` if there is none.
     private static func find(_ key: TallyChanges.Goal, on connection: Connection) throws(SQLiteError) -> GoalTally? {
         var found: GoalTally?
         let query = SQLQuery(

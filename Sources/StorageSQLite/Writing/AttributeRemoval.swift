@@ -2,11 +2,11 @@ import Bucketing
 import Dispatch
 import Storage
 
-/// Deletes the values of attributes that were removed from the schema.
+/// Deletes users' values of attributes that were deleted from the schema.
 ///
-/// The table `attribute_removals` lists these attributes, each with the last user whose values were deleted. Small
-/// transactions delete the values of the next users and record the progress, so that the deletion continues after a
-/// restart and in any process. Readers do not depend on it.
+/// The table `attribute_removals` lists these attributes, each with the last user whose value was deleted. Each of many
+/// small transactions deletes the values of the next users and records the progress, so that any process can continue
+/// the deletion after a restart. Readers do not depend on the deletion.
 final class AttributeRemoval: @unchecked Sendable {
     // Safe: all state is constant, and a timer source may be cancelled from any thread.
     private let writer: Writer
@@ -16,7 +16,8 @@ final class AttributeRemoval: @unchecked Sendable {
     private let timer: any DispatchSourceTimer
     private let chain = BatchChain()
 
-    /// How many times as many rows as ``batch`` a transaction may read: most users may lack the attribute.
+    /// A transaction may read this many times the rows that it may change (``batch``), because most users may lack the
+    /// attribute.
     private static let scanFactor = 4
 
     init(writer: Writer, reader: BackgroundReader, configuration: SQLiteConfiguration) {
@@ -35,7 +36,7 @@ final class AttributeRemoval: @unchecked Sendable {
         timer.cancel()
     }
 
-    /// Continues what another process, or this one before a restart, did not finish.
+    /// Continues deletions that another process, or this process before a restart, has not finished.
     private func resume() {
         let hasWork = try? reader.read { connection throws(SQLiteError) in
             try connection.integer("SELECT EXISTS (SELECT 1 FROM attribute_removals)") == 1
@@ -43,22 +44,26 @@ final class AttributeRemoval: @unchecked Sendable {
         if hasWork == true { sweep() }
     }
 
-    /// Deletes all values that are due.
+    /// Starts to delete the values of all listed attributes, in the background. Does nothing if that is in progress.
     func sweep() {
         chain.start { await self.sweepOnce() }
     }
 
+    /// - Returns: whether there is more to do.
     private func sweepOnce() async -> Bool {
         // Readiness and metrics report a failure; the next sweep tries again.
         (try? await writer.perform { [batch] in try Self.deleteSome(batch, in: $0) }) ?? false
     }
 
+    /// Deletes the values of the next users.
+    ///
     /// - Returns: whether there is more to do.
     private static func deleteSome(_ batch: Int, in transaction: WriteTransaction) throws(SQLiteError) -> Bool {
-        guard let (number, after) = try next(on: transaction.connection) else { return false }
+        guard let removal = try next(on: transaction.connection) else { return false }
+        let number = removal.number
         let rows = try transaction.connection.all(
             "SELECT user_id, record FROM user_attributes WHERE user_id > ?1 ORDER BY user_id LIMIT ?2",
-            .text(after), .integer(batch * scanFactor)
+            .text(removal.after), .integer(batch * scanFactor)
         ) { (userID: $0.identifier(0), record: $0.bytes(1)) }
         var changed = 0
         var reached: Identifier?
@@ -69,7 +74,7 @@ final class AttributeRemoval: @unchecked Sendable {
             try AttributeRows.put(record.applying([number: .remove]) { _ in }, for: userID, in: transaction)
             changed += 1
         }
-        try note(number, reached: reached, in: transaction)
+        try recordProgress(of: number, reached: reached, in: transaction)
         return true
     }
 
@@ -82,9 +87,9 @@ final class AttributeRemoval: @unchecked Sendable {
 
     /// Records the progress, or the end of a removal.
     ///
-    /// - Parameter reached: the last user that was processed; `nil` once the deletion is complete.
-    private static func note(
-        _ number: UInt32, reached: Identifier?, in transaction: WriteTransaction
+    /// - Parameter reached: the last user that was processed; `nil` if no users are left, so that the removal ends.
+    private static func recordProgress(
+        of number: UInt32, reached: Identifier?, in transaction: WriteTransaction
     ) throws(SQLiteError) {
         let removal = SQLValue.integer(Int(number))
         if let reached {

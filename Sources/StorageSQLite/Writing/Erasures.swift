@@ -3,16 +3,16 @@ import Chronology
 import Dispatch
 import Storage
 
-/// The users that other processes have erased. A change that this process received before an erasure, and that still
-/// waits, must not restore the user. Used on the writer's queue, in its transactions.
+/// Knows which users other processes have erased, so that a change that this process received before an erasure does
+/// not restore the user. Used on the writer's queue, in its transactions.
 ///
-/// The database has the time of each erasure. Times are those of the monotonic clock, which all processes on the
-/// machine share. They are read within the transaction of the erasure, so that later erasures have later times.
+/// The table `erasures` has the time of each erasure, by the monotonic clock, which all processes on the machine share.
+/// The time is read within the transaction of the erasure, so that later erasures have later times.
 struct Erasures {
-    /// ``ErasureRules/memory`` in nanoseconds.
+    /// How long erasures are remembered, in nanoseconds; see ``ErasureRules/memory``.
     static let memory = UInt64(ErasureRules.memory.inSeconds * 1e9)
 
-    /// When the transaction began.
+    /// When the present transaction began. All times are in monotonic nanoseconds.
     private var now: UInt64 = 0
     /// The log's header after the last commit that this state includes.
     private var header: LogHeader?
@@ -47,12 +47,14 @@ struct Erasures {
         last = max(last, erasure ?? 0)
     }
 
-    /// Whether another process has erased the user at this time or later. Also true for a time so long ago that
-    /// erasures since then may be forgotten.
-    func mayHold(_ userID: Identifier, since time: UInt64, on connection: Connection) throws(SQLiteError) -> Bool {
-        if time < now - min(now, Self.memory) { return true }
+    /// Whether another process may have erased the user at a time or later. Also `true` if the time is so long ago that
+    /// later erasures may be forgotten.
+    func mayHaveErased(_ userID: Identifier, since time: UInt64, on connection: Connection) throws(SQLiteError) -> Bool
+    {
+        let earliestRemembered = now - min(now, Self.memory)
+        if time < earliestRemembered { return true }
         guard time <= lastElsewhere else { return false }
-        return try ErasureRows.holds(userID, from: time, to: now, on: connection)
+        return try ErasureRows.contains(userID, from: time, to: now, on: connection)
     }
 }
 
@@ -66,16 +68,17 @@ enum ErasureRows {
             "INSERT OR REPLACE INTO erasures (user_hash, erased_at) VALUES (?1, ?2)", .integer(mark), .time(time))
     }
 
-    /// Returns the time of the last erasure; 0 if there is none. Times later than `limit`, the present time, are from
-    /// before the machine was restarted, and do not count.
-    static func newest(before limit: UInt64, on connection: Connection) throws(SQLiteError) -> UInt64 {
-        try connection.all("SELECT max(erased_at) FROM erasures WHERE erased_at <= ?1", .time(limit)) {
+    /// Returns the time of the last erasure; 0 if there is none.
+    ///
+    /// - Parameter now: the present time. A later time is from before the machine was restarted, and does not count.
+    static func newest(before now: UInt64, on connection: Connection) throws(SQLiteError) -> UInt64 {
+        try connection.all("SELECT max(erased_at) FROM erasures WHERE erased_at <= ?1", .time(now)) {
             UInt64(clamping: $0.integer(0))
         }.first ?? 0
     }
 
-    /// Whether the user was erased between two times.
-    static func holds(
+    /// Whether the user was erased between two times, both included.
+    static func contains(
         _ userID: Identifier, from first: UInt64, to last: UInt64, on connection: Connection
     ) throws(SQLiteError) -> Bool {
         let found = try connection.all(
@@ -98,5 +101,6 @@ enum ErasureRows {
 }
 
 extension SQLValue {
+    /// Returns a time in monotonic nanoseconds as a parameter.
     fileprivate static func time(_ nanoseconds: UInt64) -> SQLValue { .integer(Int64(clamping: nanoseconds)) }
 }

@@ -1,13 +1,15 @@
 import Storage
 import Synchronization
 
-/// Deletes the feed's rows whose time is over, and overwrites the entries of erased users in the other rows. Small
-/// transactions do not delay other changes. Readers do not depend on it. The rules are in ``FeedState`` and
-/// ``FeedScrubbing``.
+/// Deletes the rows of the feed that are older than the feed is kept, and overwrites the entries of erased users in the
+/// other rows. Uses small transactions, which do not delay other changes.
+///
+/// The rules are in ``FeedState`` (which rows to delete) and ``FeedScrubbing`` (which entries to overwrite).
 final class FeedRetention: Sendable {
     private let writer: Writer
     private let reader: BackgroundReader
     private let mode: FeedMode
+    /// The maximum number of rows that one transaction deletes.
     private let batch: Int
     private let deletion = BatchChain()
     private let overwriting = BatchChain()
@@ -27,34 +29,45 @@ final class FeedRetention: Sendable {
         overwriting.start { await self.overwrite() }
     }
 
+    /// Deletes the oldest rows, and counts the new ones.
+    ///
     /// - Returns: whether there is more to do.
     private func deleteOldest() async -> Bool {
         let deleted = try? await writer.perform { [mode, batch] transaction in
-            let connection = transaction.connection
-            let stored = try FeedRows.state(on: connection)
-            var state = stored
-            let last = try connection.integer("SELECT feed_number FROM counters")
-            try connection.run(state.countNew(to: last)) { state.count(to: last, $0) }
-            // Looks at one row first: mostly it is kept, and then no other needs to be read.
-            let kept = state
-            var count = 0
-            for limit in [1, batch] {
-                let oldest = try connection.all(FeedState.oldest(to: last, limit: limit)) { FeedState.Size($0) }
-                state = kept
-                count = state.deleteOldest(of: oldest, mode, at: transaction.now)
-                if count == 0 { break }
-            }
-            if count > 0 { for query in state.deletions { try transaction.run(query) } }
-            if state != stored { try transaction.run(state.update) }
-            return count
+            try Self.deleteOldest(mode, limit: batch, in: transaction)
         }
         // Readiness and metrics report a failure; the next sweep tries again.
         return deleted == batch
     }
 
-    /// Overwrites the next rows. Nobody else changes rows, so they may be read before the transaction.
+    /// - Returns: the number of deleted rows.
+    private static func deleteOldest(
+        _ mode: FeedMode, limit: Int, in transaction: WriteTransaction
+    ) throws(SQLiteError) -> Int {
+        let connection = transaction.connection
+        let stored = try FeedRows.state(on: connection)
+        var counted = stored
+        let last = try connection.integer("SELECT feed_number FROM counters")
+        try connection.run(counted.countNew(to: last)) { counted.count(to: last, $0) }
+        var state = counted
+        /// Chooses the rows to delete among the oldest ones, and returns their number.
+        func chooseRows(among limit: Int) throws(SQLiteError) -> Int {
+            let oldest = try connection.all(FeedState.oldest(to: last, limit: limit)) { FeedState.Size($0) }
+            state = counted
+            return state.deleteOldest(of: oldest, mode, at: transaction.now)
+        }
+        // Reads only the oldest row first. Mostly the row is kept, and then all others are, too.
+        var count = try chooseRows(among: 1)
+        if count > 0 { count = try chooseRows(among: limit) }
+        if count > 0 { for query in state.deletions { try transaction.run(query) } }
+        if state != stored { try transaction.run(state.update) }
+        return count
+    }
+
+    /// Overwrites the entries of erased users in the next rows. Reads the rows before the transaction, because nobody
+    /// else changes them.
     ///
-    /// - Returns: `false` if no erasure is left, or if something failed.
+    /// - Returns: whether there is more to do; `false` also after a failure.
     private func overwrite() async -> Bool {
         let former = scrubbing.withLock { $0 }
         let found = try? await reader.read { connection throws(SQLiteError) -> (FeedScrubbing, [SQLQuery])? in
@@ -68,10 +81,13 @@ final class FeedRetention: Sendable {
             return (pass, queries)
         }
         guard let (pass, queries) = found else { return false }
-        let written: Void? = try? await writer.perform { transaction in
-            for query in queries { try transaction.run(query) }
+        do throws(StorageError) {
+            try await writer.perform { transaction in
+                for query in queries { try transaction.run(query) }
+            }
+        } catch {
+            return false
         }
-        guard written != nil else { return false }
         scrubbing.withLock { $0 = pass.isComplete ? nil : pass }
         return true
     }

@@ -3,51 +3,55 @@ import Storage
 
 /// One or more changes that wait for a transaction, with one report of their results.
 ///
-/// The ``Writer`` performs it in a transaction, on the writer's queue. After the commit it reports the results to the
+/// The ``Writer`` makes the changes in a transaction, on its queue. After the commit it reports the results to the
 /// submitter, on the submitter's executor.
 ///
-/// Not generic over the results: a generic class would handle its values through run-time metadata, for each change.
+/// The class is not generic over the results, because a generic class would handle each result through run-time
+/// metadata.
 final class PendingWrite: @unchecked Sendable {
     // Safe: mutable state is accessed on the writer's queue, and later on the executor.
 
     /// Reports the results to the submitter.
     typealias Report = @Sendable () -> Void
 
-    /// Monotonic nanoseconds.
+    /// When the changes were submitted, in monotonic nanoseconds.
     let submittedAt = DispatchTime.now().uptimeNanoseconds
     /// The number of changes, including refused ones.
     let changes: Int
-    /// The memory that the changes take, estimated.
+    /// The estimated memory that the changes take while they wait, in bytes.
     let bytes: Int
-    /// Where to report; `nil` for the writer's queue.
+    /// The executor of the submitter; `nil` to report on the writer's queue.
     let executor: (any StoreExecutor)?
     private let body: @Sendable (WriteTransaction) throws(SQLiteError) -> Report
-    private let failed: @Sendable (StorageError) -> Void
-    private var results: Report = {}
+    private let reportFailure: @Sendable (StorageError) -> Void
+    /// Reports the results; set by ``perform(in:)``.
+    private var reportResults: Report = {}
 
     /// - Parameters:
-    ///   - body: makes the changes and returns a closure that reports their results once they are durable.
-    ///   - failed: reports that nothing was written.
+    ///   - body: makes the changes, and returns a closure that reports their results, which is called after the commit.
+    ///   - reportFailure: reports that nothing was written.
     init(
         changes: Int, bytes: Int, on executor: (any StoreExecutor)?,
         _ body: @escaping @Sendable (WriteTransaction) throws(SQLiteError) -> Report,
-        failed: @escaping @Sendable (StorageError) -> Void
+        reportFailure: @escaping @Sendable (StorageError) -> Void
     ) {
         self.changes = changes
         self.bytes = bytes
         self.executor = executor
         self.body = body
-        self.failed = failed
+        self.reportFailure = reportFailure
     }
 
     /// Makes the changes, and keeps their results until ``report(_:)``.
     func perform(in transaction: WriteTransaction) throws(SQLiteError) {
-        results = try body(transaction)
+        reportResults = try body(transaction)
     }
 
-    /// Reports the results after the commit, or why it failed.
+    /// Reports the results after the commit.
+    ///
+    /// - Parameter failure: why the commit failed; `nil` if it has succeeded.
     func report(_ failure: StorageError?) {
-        if let failure { failed(failure) } else { results() }
+        if let failure { reportFailure(failure) } else { reportResults() }
     }
 }
 

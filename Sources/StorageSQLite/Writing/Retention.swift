@@ -4,10 +4,10 @@ import Dispatch
 import Storage
 import Synchronization
 
-/// Deletes expired assignments, old goal events, audit entries and erasures, and starts ``FeedRetention``, at
-/// intervals.
+/// Deletes old data at intervals: expired assignments, goal events, audit entries and erasures. Also starts the sweeps
+/// of ``FeedRetention``.
 ///
-/// Each sweep uses small transactions, which do not delay other changes. Readers do not depend on it: they ignore
+/// A sweep uses small transactions, which do not delay other changes. Readers do not depend on sweeps: they ignore
 /// expired assignments by themselves.
 final class Retention: @unchecked Sendable {
     // Safe: all state is constant, and a timer source may be cancelled from any thread.
@@ -15,7 +15,7 @@ final class Retention: @unchecked Sendable {
     /// The maximum number of rows that one transaction deletes from a table.
     private let batch: Int
     private let auditRetention: TimeSpan
-    /// How long goal events are kept; `nil` for ever.
+    /// How long goal events are kept; `nil` to keep them for ever.
     private let eventRetention: TimeSpan?
     private let timer: any DispatchSourceTimer
     private let profiles = BatchChain()
@@ -45,6 +45,8 @@ final class Retention: @unchecked Sendable {
         timer.cancel()
     }
 
+    /// Deletes expired assignments, old audit entries and old erasures.
+    ///
     /// - Returns: whether there is more to do.
     private func sweepProfiles() async -> Bool {
         let deleted = try? await writer.perform { [batch, auditRetention] transaction in
@@ -62,14 +64,16 @@ final class Retention: @unchecked Sendable {
         // Readiness and metrics report a failure; the next sweep tries again.
         guard let (expired, old) = deleted else { return false }
         writer.countDeleted(expiredAssignments: expired.assignments, auditEntries: old)
-        // Without a changed record the next sweep would find the same damaged profiles again.
-        return expired.found == batch && expired.records > 0 || old == batch
+        // If no record was changed, all found profiles are damaged, and the next batch would find them again.
+        let hasMoreExpired = expired.found == batch && expired.records > 0
+        return hasMoreExpired || old == batch
     }
 
+    /// Deletes old goal events. The tallies keep counting them.
+    ///
     /// - Returns: whether there is more to do.
     private func sweepEvents(_ eventRetention: TimeSpan) async -> Bool {
         let deleted = try? await writer.perform { [batch] transaction in
-            // The tallies keep counting them.
             let time = transaction.now - eventRetention
             let count = try Self.delete(
                 """
@@ -77,6 +81,7 @@ final class Retention: @unchecked Sendable {
                 WHERE number IN (SELECT number FROM goal_events ORDER BY number LIMIT ?2) AND received_at < ?1
                 """, before: time, limit: batch, in: transaction)
             if count > 0 {
+                // Records from which time on all events are stored.
                 try transaction.connection.change(
                     "UPDATE counters SET events_since = max(events_since, ?1)", .instant(time))
             }
@@ -85,8 +90,9 @@ final class Retention: @unchecked Sendable {
         return deleted == batch
     }
 
-    /// Deletes the oldest rows that are from before a time.
+    /// Deletes rows that are older than a time.
     ///
+    /// - Parameter sql: deletes the oldest `?2` rows that are from before `?1`.
     /// - Returns: the number of deleted rows.
     private static func delete(
         _ sql: StaticString, before time: Instant, limit: Int, in transaction: WriteTransaction
@@ -96,8 +102,9 @@ final class Retention: @unchecked Sendable {
         return count
     }
 
+    /// The result of ``deleteExpired(at:limit:in:)``.
     private struct ExpiredProfiles {
-        /// The number of profiles in which something has expired.
+        /// The number of profiles with expired assignments, including damaged profiles.
         var found = 0
         /// The number of profiles that were changed or deleted.
         var records = 0
@@ -105,7 +112,7 @@ final class Retention: @unchecked Sendable {
         var assignments = 0
     }
 
-    /// Deletes expired assignments, and profiles without any other.
+    /// Deletes expired assignments, and profiles that have no other assignments.
     private static func deleteExpired(
         at now: Instant, limit: Int, in transaction: WriteTransaction
     ) throws(SQLiteError) -> ExpiredProfiles {
@@ -128,8 +135,8 @@ final class Retention: @unchecked Sendable {
     }
 }
 
-/// Runs a sweep in batches, each in its own transaction. Each batch starts when the previous one is done, so that other
-/// changes get their turn in between.
+/// Runs a sweep in batches, each in its own transaction. A batch starts when the previous one is done, so that other
+/// changes are committed in between.
 final class BatchChain: Sendable {
     private static let executor = DispatchExecutor(label: "batches", qos: .utility)
     private let isRunning = Atomic(false)

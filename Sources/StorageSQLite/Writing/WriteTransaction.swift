@@ -3,19 +3,20 @@ import Chronology
 import Dispatch
 import Storage
 
-/// The open transaction, as its changes see it. Used on the writer's queue only.
+/// The open transaction of the ``Writer``, through which changes read and write rows. Used on the writer's queue only.
 ///
-/// The ``Writer`` begins it, calls each change with it, and commits. Changes read and write rows through it. It
-/// collects what the commit needs beyond the rows: the changed users for the caches, the counters, the tallies and the
-/// feed.
+/// The writer begins the transaction, passes it to each change, and commits. Besides writing rows, the transaction
+/// collects data for the commit: the changed users for the caches, the counters, the tallies and the feed.
 final class WriteTransaction {
     let connection: Connection
     private let clock: StoreClock
+    /// Contains the users who may have a profile, except users whom another process has added.
     private let userFilter: BloomFilter?
+    /// The erasures of other processes.
     private let erasures: Erasures
     /// When the current change was submitted, in monotonic nanoseconds.
     var submittedAt: UInt64 = 0
-    /// The marks of the users who were erased or merged.
+    /// The users who were erased or merged, as ``ErasureRules/mark(_:into:)``.
     private var removals: [Int64] = []
     /// The changes of users in this transaction, in order.
     private(set) var userChanges = UserChanges()
@@ -33,23 +34,26 @@ final class WriteTransaction {
     private(set) var auditEntries: UInt64 = 0
     /// The number of changes that a rule refused.
     private(set) var refusals = 0
-    /// The number of pages that were written to the log, which shows that it has room for as many.
+    /// The number of pages that were written to the log, which shows that the log has room for as many.
     private(set) var provenPages = 0
     /// Whether there is anything to commit.
     private(set) var hasWritten = false
-    // What was read in this transaction, so that further changes need not read it again.
+    // Data that was read in this transaction, kept so that further changes need not read it again.
 
+    /// See ``newestDatafile()``.
     private var newestDatafileVersion: Int64?
+    /// See ``definedAttributes()``.
     private var attributeNames: [UInt32: Identifier]?
     /// The allocation periods of experiments, including those that this transaction has added.
     private var allocationPeriods: [Identifier: [AllocationPeriod]] = [:]
-    /// The histories of experiments' statuses.
+    /// The status histories of experiments.
     private var statusPeriods: [Identifier: [StatusPeriod]] = [:]
     /// The series of experiments.
     private var series: [Identifier: [TrackedSeries]] = [:]
 
     /// - Parameters:
-    ///   - userFilter: contains the users who may have a profile. Others have none, unless another process created it.
+    ///   - userFilter: contains all users with a profile, except users whom another process has added; `nil` if there
+    ///     is no filter.
     ///   - erasures: updated at the start of the transaction.
     ///   - hasFeed: whether changes are kept for readers of the feed.
     init(
@@ -62,7 +66,7 @@ final class WriteTransaction {
         self.erasures = erasures
     }
 
-    /// The present time, which is not before that of any change that was committed earlier.
+    /// The present time, which is not before the time of any earlier commit.
     var now: Instant { clock.now() }
 
     /// Makes one change of the transaction.
@@ -86,7 +90,7 @@ final class WriteTransaction {
 
     // MARK: Profiles
 
-    /// Returns the stored profile of a user, including what has expired in it.
+    /// Returns the stored profile of a user, including expired assignments; `nil` if there is none.
     func profile(of userID: Identifier) throws -> ProfileRecord? {
         try ProfileRows.find(userID, on: connection).map { try ProfileRecord(stored: $0, of: userID) }
     }
@@ -102,11 +106,16 @@ final class WriteTransaction {
     /// - Returns: `false` if the user has a profile already; nothing was written then.
     func insert(_ record: ProfileRecord, for userID: Identifier) throws(SQLiteError) -> Bool {
         guard try ProfileRows.insert(record, for: userID, on: connection) else { return false }
-        changed(userID, to: record, from: nil)
+        noteProfile(of: userID, record, replacing: nil)
         return true
     }
 
-    /// Applies a change with all its consequences.
+    /// Applies a change of a profile.
+    ///
+    /// A change of the profile only takes a fast path (``create(_:anonymous:_:at:)``, then
+    /// ``update(_:anonymous:_:at:)``). Other changes, such as erasures, are made by their rule in `Storage`.
+    ///
+    /// - Throws: `StorageError` if the change is refused; ``SQLiteError``.
     func apply(
         _ change: ProfileChange, by author: Author?, _ rules: ProfileRules
     ) throws -> ProfileChangeResult {
@@ -122,8 +131,9 @@ final class WriteTransaction {
             ?? update(change, anonymous: anonymous, rules, at: now)
     }
 
-    /// Inserts a new profile without reading the present one; `nil` if the user may have one, or the change creates
-    /// none.
+    /// Inserts a new profile without reading the present one.
+    ///
+    /// - Returns: `nil` if the user may have a profile, or if the change creates none; nothing was written then.
     private func create(
         _ change: ProfileChange, anonymous: ProfileRecord?, _ rules: ProfileRules, at now: Instant
     ) throws(SQLiteError) -> ProfileChangeResult? {
@@ -136,6 +146,7 @@ final class WriteTransaction {
         return outcome.result
     }
 
+    /// Reads the present profile, and writes the changed one.
     private func update(
         _ change: ProfileChange, anonymous: ProfileRecord?, _ rules: ProfileRules, at now: Instant
     ) throws -> ProfileChangeResult {
@@ -153,26 +164,29 @@ final class WriteTransaction {
 
     /// Stores a profile.
     ///
-    /// - Parameter stored: the present one.
+    /// - Parameter stored: the present profile; `nil` if there is none.
     func put(
         _ record: ProfileRecord, for userID: Identifier, replacing stored: ProfileRecord?
     ) throws(SQLiteError) {
-        // Both are faster than one upsert statement, and nobody else writes in between.
+        // An INSERT or an UPDATE is faster than an upsert. Nobody else writes between the read and this write.
         let isWritten =
             try stored == nil
             ? ProfileRows.insert(record, for: userID, on: connection)
             : ProfileRows.update(record, for: userID, on: connection)
         assert(isWritten)
-        changed(userID, to: record, from: stored)
+        noteProfile(of: userID, record, replacing: stored)
     }
 
+    /// Deletes a profile.
+    ///
+    /// - Parameter stored: the present profile; `nil` if there is none.
     func deleteProfile(of userID: Identifier, replacing stored: ProfileRecord?) throws(SQLiteError) {
         try ProfileRows.delete(userID, on: connection)
-        changed(userID, to: nil, from: stored)
+        noteProfile(of: userID, nil, replacing: stored)
     }
 
-    /// Notes a written profile for the caches and the counters.
-    private func changed(_ userID: Identifier, to record: ProfileRecord?, from stored: ProfileRecord?) {
+    /// Notes a written or deleted profile for the caches and the counters.
+    private func noteProfile(of userID: Identifier, _ record: ProfileRecord?, replacing stored: ProfileRecord?) {
         userID.withKey { key in
             userChanges.appendProfile(record?.bytes, of: key)
             if record != nil, stored == nil { newUsers.append(key.hash) }
@@ -184,17 +198,23 @@ final class WriteTransaction {
 
     // MARK: Erased users
 
-    /// Whether another process has erased the user since an event was received.
+    /// Whether another process has erased the user since an event was received, or may have done so long ago.
+    ///
+    /// - Parameter receivedAt: in monotonic nanoseconds.
     func wasErased(_ userID: Identifier, since receivedAt: UInt64) throws(SQLiteError) -> Bool {
-        try erasures.mayHold(userID, since: receivedAt, on: connection)
+        try erasures.mayHaveErased(userID, since: receivedAt, on: connection)
     }
 
-    /// - Throws: `StorageError.erased` if another process has erased the user while this change waited.
+    /// Refuses a change of a user whom another process has erased while the change waited.
+    ///
+    /// - Throws: `StorageError.erased`
     func expectNotErased(_ userID: Identifier) throws {
         if try wasErased(userID, since: submittedAt) { throw StorageError.erased }
     }
 
-    /// Notes a user who was erased or merged into another, by ``ErasureRules/mark(_:into:)``.
+    /// Notes a user who was erased or merged into another.
+    ///
+    /// - Parameter mark: see ``ErasureRules/mark(_:into:)``.
     func noteRemoval(_ mark: Int64) {
         removals.append(mark)
         hasWritten = true
@@ -239,7 +259,7 @@ final class WriteTransaction {
     }
 
     /// Notes an entry in the audit log.
-    func recorded() {
+    func noteAuditEntry() {
         auditEntries += 1
         hasWritten = true
     }
@@ -264,7 +284,7 @@ final class WriteTransaction {
         }
     }
 
-    /// Returns the history of an experiment's status.
+    /// Returns the status history of an experiment.
     func statusPeriods(of experimentID: Identifier) throws(SQLiteError) -> [StatusPeriod] {
         if let known = statusPeriods[experimentID] { return known }
         let periods = try connection.all(StatusPeriod.ofExperiment(experimentID)) { StatusPeriod.decode($0).period }
@@ -282,7 +302,7 @@ final class WriteTransaction {
         return found
     }
 
-    /// Forgets the series, allocations and statuses that were read, because some have changed.
+    /// Forgets the series, allocations and statuses that were read, because some of them have changed.
     func forgetDefinitions() {
         series = [:]
         allocationPeriods = [:]

@@ -8,16 +8,16 @@ import Synchronization
 /// commit). A change is acknowledged after its commit, and after all readers of this process were notified of it.
 ///
 /// ```
-/// submit → waiting … drain → commit → transact          one transaction with all waiting changes
-///                                       report           results to the submitters
-///                                       recover          instead, if the transaction failed
+/// submit → waiting … drain → commit → transact           one transaction with all waiting changes
+///                                   → report             reports the results to the submitters
+///                                   → recover, report    if the transaction failed
 /// ```
 final class Writer: Sendable {
     private struct State {
         var waiting: [PendingWrite] = []
         /// The number of changes in `waiting`.
         var waitingChanges = 0
-        /// The memory that the waiting changes take, estimated.
+        /// The estimated memory that the waiting changes take, in bytes.
         var waitingBytes = 0
         /// Whether a call of `drain` is on the queue, or in progress.
         var isScheduled = false
@@ -28,13 +28,14 @@ final class Writer: Sendable {
         var closeFailure: StorageError?
         var metrics = StoreMetrics()
 
-        /// Whether the caller must schedule a commit.
+        /// Whether the caller must schedule a call of `drain`. Returns `true` only once until that call.
         mutating func needsDraining() -> Bool {
             guard !isScheduled, !waiting.isEmpty else { return false }
             isScheduled = true
             return true
         }
 
+        /// Sets the metrics that the database counts.
         mutating func take(_ counters: Counters) {
             metrics.profiles = Int(counters.profiles)
             metrics.assignments = Int(counters.assignments)
@@ -42,10 +43,10 @@ final class Writer: Sendable {
     }
 
     /// Why transactions fail. The failure is over once a transaction succeeds that is as large as the largest failed
-    /// one: small transactions may still fit on a disk that is nearly full.
+    /// one. A smaller one proves nothing, because it may still fit on a disk that is nearly full.
     private struct Failure {
         var error: StorageError
-        /// The size of the largest failed transaction.
+        /// The size of the largest failed transaction, in pages of the log.
         var pages: Int
     }
 
@@ -71,8 +72,8 @@ final class Writer: Sendable {
 
     /// Notifies the readers of this process of each commit.
     let notices = CommitNotices()
-    /// Knows the time of every commit that this process has seen, so that the time of several processes never goes
-    /// back.
+    /// The clock of the store. It is advanced to the time of every commit that this process has seen, so that times
+    /// never go back, although several processes commit.
     let clock: StoreClock
     let userFilter: UserFilter
     /// The opened file, which must stay in place.
@@ -120,8 +121,8 @@ final class Writer: Sendable {
     /// - Parameters:
     ///   - executor: where the completion is called; `nil` for the writer's queue. A change that is refused at once is
     ///     reported before the call returns.
-    ///   - bytes: the memory that the change takes while it waits, estimated.
-    ///   - body: makes the change, see ``WriteTransaction/result(of:)``.
+    ///   - bytes: the estimated memory that the change takes while it waits.
+    ///   - body: makes the change; see ``WriteTransaction/result(of:)``.
     ///   - completion: called once the change is durable or has failed.
     func submit<Value: Sendable>(
         on executor: (any StoreExecutor)? = nil, bytes: Int = WaitingBytes.ofChange,
@@ -132,13 +133,13 @@ final class Writer: Sendable {
             PendingWrite(changes: 1, bytes: bytes, on: executor) { transaction throws(SQLiteError) in
                 let result = try transaction.result { try body(transaction) }
                 return { completion.call(result) }
-            } failed: {
-                completion.call(.failure($0))
+            } reportFailure: { error in
+                completion.call(.failure(error))
             })
     }
 
-    /// Schedules changes for one transaction, in order; each may be refused individually. Cheaper than submitting them
-    /// one by one.
+    /// Schedules changes for one transaction, in order. A refused change does not affect the others. Cheaper than
+    /// submitting the changes one by one.
     func submit<Change: Sendable, Value: Sendable>(
         on executor: any StoreExecutor, bytes: Int, _ changes: [Change],
         _ body: @escaping @Sendable (Change, WriteTransaction) throws -> Value,
@@ -152,7 +153,7 @@ final class Writer: Sendable {
                 for change in changes { results.append(try transaction.result { try body(change, transaction) }) }
                 let finalResults = results
                 return { completion.call(finalResults) }
-            } failed: { error in
+            } reportFailure: { error in
                 completion.call(changes.map { _ in .failure(error) })
             })
     }
@@ -164,8 +165,10 @@ final class Writer: Sendable {
         try await completed { submit(body, completion: $0) }
     }
 
-    /// Commits a change of the counters only. While transactions fail, also writes as much to the log as the largest
-    /// failed one, so that a success ends the failure.
+    /// Checks that transactions succeed, with a commit that changes only the counters. While transactions fail, also
+    /// writes as many pages to the log as the largest failed transaction, so that a success ends the failure.
+    ///
+    /// - Throws: the error of the transaction.
     func probe() async throws(StorageError) {
         try await perform { [self] transaction in
             if let failure = state.withLock(\.failure) { try transaction.ensureRoom(pages: failure.pages) }
@@ -176,9 +179,10 @@ final class Writer: Sendable {
     /// Why transactions fail; `nil` if they succeed.
     var failure: StorageError? { state.withLock { $0.failure?.error } }
 
-    /// Why acknowledged writes may be missing in the database that was closed.
+    /// Why acknowledged writes may be missing in the closed database; `nil` if none is missing.
     var closeFailure: StorageError? { state.withLock(\.closeFailure) }
 
+    /// Adds a write to the queue, or reports at once that it is refused.
     private func submit(_ write: PendingWrite) {
         let (refusal, isFirst) = state.withLock { state -> (StorageError?, Bool) in
             if state.isClosed { return (.closed, false) }
@@ -195,11 +199,11 @@ final class Writer: Sendable {
         if let refusal { write.report(refusal) }
     }
 
-    /// Whether a write may wait: the queue is not full, and the oldest write has not waited too long. A new one would
-    /// probably wait as long.
+    /// Whether a write may wait: the queue is not full, and the oldest write has not waited too long. A new write would
+    /// probably wait as long as the oldest one.
     private func hasRoom(for write: PendingWrite, in state: State) -> Bool {
         guard let oldest = state.waiting.first else { return true }
-        // May be negative: of two concurrent submissions, the later one may have been queued first.
+        // May be negative: of two concurrent submissions, the later one may be the first in the queue.
         let waited = Int64(bitPattern: write.submittedAt &- oldest.submittedAt)
         return state.waitingChanges < configuration.settings.waitingChanges
             && state.waitingBytes < configuration.settings.waitingBytes
@@ -213,7 +217,7 @@ final class Writer: Sendable {
 
     // MARK: Committing
 
-    /// Commits the waiting writes, and schedules itself again if others came meanwhile.
+    /// Commits the waiting writes, and schedules the next call if further writes have come meanwhile.
     private func drain() {
         let batch = takeWaiting(configuration.batchLimit)
         if !batch.isEmpty { commit(batch) }
@@ -258,7 +262,7 @@ final class Writer: Sendable {
         do throws(SQLiteError) {
             let transaction = try transact(batch)
             let seconds = start.seconds(to: .now())
-            let changes = Self.changes(batch)
+            let changes = Self.countChanges(batch)
             let hasRecovered = state.withLock { state in
                 state.metrics.failedChanges += UInt64(transaction.refusals)
                 guard transaction.hasWritten else { return false }
@@ -284,14 +288,15 @@ final class Writer: Sendable {
                 return state.failure == nil
             }
             if isFirst { configuration.report(.writesFail(reason: error.asStorageError.description)) }
-            // Writes that still wait would wait as long for the same lock, so they fail, too.
+            // Writes that still wait would wait as long for the same lock, so they fail as well.
             let others = error.isBusy ? takeWaiting(.max) : []
-            state.withLock { $0.metrics.failedChanges += UInt64(Self.changes(batch + others)) }
+            state.withLock { $0.metrics.failedChanges += UInt64(Self.countChanges(batch + others)) }
             report(batch + others, error.asStorageError)
         }
     }
 
-    /// Reports the results of writes, or why all of them failed: one job for each executor, so that it wakes only once.
+    /// Reports the results of writes, or why all of them failed, with one job for each executor, so that each wakes
+    /// once.
     private func report(_ writes: [PendingWrite], _ failure: StorageError? = nil) {
         var groups: [(executor: any StoreExecutor, writes: [PendingWrite])] = []
         for write in writes {
@@ -310,19 +315,23 @@ final class Writer: Sendable {
         }
     }
 
-    private static func changes(_ batch: [PendingWrite]) -> Int {
+    private static func countChanges(_ batch: [PendingWrite]) -> Int {
         batch.reduce(0) { $0 + $1.changes }
     }
 
     /// Performs writes in one transaction, and commits it if there is anything to commit.
     ///
-    /// The order of the last steps keeps readers correct: they learn that a commit with this number is about to come
-    /// (`announce`), the filter gets new users, the database commits, and the readers get the changes (`deliver`).
+    /// The order of the last steps keeps the caches of readers correct:
+    ///
+    /// 1. The number of the commit is announced (`announce`).
+    /// 2. The user filter gets the new users.
+    /// 3. The database commits.
+    /// 4. The readers get the changes (`deliver`).
     private func transact(_ batch: [PendingWrite]) throws(SQLiteError) -> WriteTransaction {
         let connection = try openConnection(for: batch)
         try connection.statement("BEGIN IMMEDIATE").run()
-        try file.contents?.expectOwn(on: connection)
-        // If another process has written, its commits may have later times.
+        try file.contents?.expectUnchanged(on: connection)
+        // If another process has written, its commits may have later times than this process's clock.
         if try erasures.value.update(on: connection) { clock.advance(to: try counters(on: connection).latestTime) }
         let transaction = WriteTransaction(
             connection, clock, userFilter: userFilter.latestFilter, erasures.value, hasFeed: hasFeed)
@@ -350,10 +359,10 @@ final class Writer: Sendable {
             .init(number: counters.commits, changes: transaction.userChanges, header: header, after: former))
         state.withLock { $0.take(counters) }
         transaction.didWrite(pages: connection.takeWrittenPages())
-        // The commit is durable only if the synced files are still in place.
+        // The commit is durable only if the synced files are still in place. `now` is read before the check.
         let now = DispatchTime.now().uptimeNanoseconds
         try file.expectInPlace()
-        try file.contents?.expectOwn(on: connection)
+        try file.contents?.expectUnchanged(on: connection)
         filesSeen.value = now
         return transaction
     }
@@ -376,6 +385,7 @@ final class Writer: Sendable {
         return try counters(on: transaction.connection)
     }
 
+    /// Reads the counters.
     private func counters(on connection: Connection) throws(SQLiteError) -> Counters {
         var counters = Counters()
         try connection.statement("SELECT commits, profiles, assignments, latest_time, feed_number FROM counters").run(
@@ -401,12 +411,13 @@ final class Writer: Sendable {
 
     /// Returns the connection for the next transaction, after a check that the files are in place.
     private func openConnection(for batch: [PendingWrite]) throws(SQLiteError) -> Connection {
-        // Writes that were submitted during the last commit need no further check: the check after that commit came
-        // later.
+        // The files were checked after the last commit. Writes that were submitted before this check need no further
+        // one.
         let seen = filesSeen.value
         if !batch.allSatisfy({ $0.submittedAt < seen }) { try file.expectInPlace() }
         if let open = connection.value, !open.needsReopening { return open }
-        // Open the new connection before closing the old one: SQLite deletes the log with the last connection.
+        // Opens the new connection before it closes the old one, because SQLite deletes the log with the last
+        // connection.
         let fresh = try file.writer(lockTimeout: configuration.lockTimeout)
         connection.value = fresh
         return fresh
@@ -414,18 +425,20 @@ final class Writer: Sendable {
 
     // MARK: Metrics
 
-    /// Reads the counters, which other processes change as well. Call it on the writer's queue.
+    /// Reads the counters and the size of the feed, which other processes change as well. Call it on the writer's
+    /// queue.
     private func refreshCounters() {
         guard let connection = connection.value, let counters = try? counters(on: connection) else { return }
         clock.advance(to: counters.latestTime)
-        var feed: FeedMetrics?
-        if let stored = try? FeedRows.state(on: connection) { feed = try? FeedRows.metrics(stored, on: connection) }
+        let feedState = try? FeedRows.state(on: connection)
+        let feed = feedState.flatMap { try? FeedRows.metrics($0, on: connection) }
         state.withLock { state in
             state.take(counters)
             if let feed { state.metrics.feed = feed }
         }
     }
 
+    /// Schedules an update of the metrics that other processes change as well.
     func refreshMetrics() {
         queue.async { [self] in refreshCounters() }
     }
@@ -452,6 +465,7 @@ final class Writer: Sendable {
         return metrics
     }
 
+    /// Counts data that a sweep has deleted.
     func countDeleted(expiredAssignments: Int, auditEntries: Int) {
         state.withLock { state in
             state.metrics.expiredAssignments += UInt64(expiredAssignments)
@@ -476,13 +490,15 @@ final class Writer: Sendable {
         }
     }
 
-    /// Checks the files before the connection is closed. If they were overwritten, or another log has taken the place
-    /// of the open one, keeps SQLite from copying the log into the wrong database and from deleting the other log.
+    /// Checks the files before the connection is closed.
+    ///
+    /// If a file was overwritten, SQLite must not copy the log into the wrong database. If another log has taken the
+    /// place of the open one, SQLite must not delete the other log.
     private func checkFiles(before connection: Connection) {
         do throws(SQLiteError) {
             // If only the log was deleted, SQLite still has it open and copies it.
             if !file.lacksOnlyLog { try file.expectInPlace() }
-            try file.contents?.expectOwn(on: connection)
+            try file.contents?.expectUnchanged(on: connection)
         } catch {
             if error.code == SQLiteError.fileWasOverwritten || (try? file.expectNoOtherLog()) == nil {
                 connection.setCheckpointOnClose(false)

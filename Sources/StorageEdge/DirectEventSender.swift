@@ -2,12 +2,13 @@ import Bucketing
 import Storage
 import StorageSQLite
 
-/// Sends events directly to the upstream while the outbox cannot take them, because it is full or cannot be written.
-/// All waiting events go in one request. They count as stored once the upstream has confirmed them.
-final class EventPassage: Sendable {
-    /// The events of one call, which are reported together.
+/// Sends events directly to the upstream while the outbox is full or cannot be written.
+///
+/// All waiting events go in one request. Events count as stored once the upstream has confirmed them.
+final class DirectEventSender: Sendable {
+    /// The events of one call, with one report.
     private struct Job: Sendable {
-        let entries: [(userID: Identifier?, content: [UInt8])]
+        let entries: [OutboxEntry.New]
         let report: @Sendable (Result<Void, StorageError>) -> Void
     }
 
@@ -26,18 +27,20 @@ final class EventPassage: Sendable {
         }
     }
 
-    /// - Parameter report: called on any thread.
-    func send(
-        _ entries: [(userID: Identifier?, content: [UInt8])],
-        _ report: @escaping @Sendable (Result<Void, StorageError>) -> Void
-    ) {
+    /// Sends entries with the next request.
+    ///
+    /// - Parameter report: called on any thread, with success once the upstream has stored or refused all entries.
+    func send(_ entries: [OutboxEntry.New], _ report: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+        // Jobs with the same key stay in order. Nearly always all events of a call are of one user.
         let key = entries.first?.userID?.hashValue ?? 0
         if !lanes.add(Job(entries: entries, report: report), key: key) { report(.failure(.overloaded)) }
     }
 
+    /// Blocks until all added events are sent or have failed.
     func wait() { lanes.wait() }
 
-    /// Sends the entries of all jobs in one request, numbered from 1. A job succeeds if all its entries are done.
+    /// Sends the entries of all jobs in one request, numbered from 1. A job succeeds if the upstream has stored or
+    /// refused each of its entries.
     private static func send(
         _ jobs: [Job], _ connection: UpstreamConnection, _ upstream: Upstream, _ sender: OutboxSender
     ) {
