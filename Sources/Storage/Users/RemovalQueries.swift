@@ -38,13 +38,14 @@ extension RemovedUser {
     package static func statements(
         _ userID: Identifier, into account: Identifier?, at now: Instant, _ dialect: SQLDialect
     ) -> [SQLQuery] {
-        let (hash, user) = (SQLValue.integer(ErasureRules.hash(userID)), SQLValue.text(userID))
+        let hash = SQLValue.integer(ErasureRules.hash(userID))
+        let user = SQLValue.text(userID)
         var statements = [
             // Users who were merged into this user earlier now belong to the account, or are erased with this user.
             SQLQuery(
                 "move_removed_users", "UPDATE removed_users SET account = $2 WHERE account = $1", user, .text(account)),
-            // If the last removal of the user was the same, it is replaced. Otherwise apps that log in at each start
-            // would add a row each time.
+            // Replaces the last removal of the user if it was the same. Otherwise an app that logs its user in at each
+            // start would add a row each time.
             SQLQuery(
                 account == nil ? "repeat_erasure" : "repeat_merge",
                 """
@@ -68,15 +69,17 @@ extension RemovedUser {
         return statements
     }
 
-    /// Deletes the removals that are no longer remembered; see ``ErasureRules/memoryForEdges``.
+    /// Deletes the removals that are older than ``ErasureRules/memoryForEdges``.
+    ///
+    /// - Parameter now: the present time.
     package static func prune(before now: Instant) -> SQLQuery {
         SQLQuery(
             "prune_removed_users", "DELETE FROM removed_users WHERE removed_at < $1",
             .instant(now - ErasureRules.memoryForEdges))
     }
 
-    /// Returns the condition for audit entries about merges into other users. It has the form of the partial index on
-    /// these entries.
+    /// Returns the condition for audit entries about merges, by the merged user. The databases have a partial index for
+    /// exactly this condition.
     ///
     /// - Parameter comparison: the comparison with the id of the merged user, such as `= $1`.
     package static func merges(_ dialect: SQLDialect, _ comparison: String) -> String {
