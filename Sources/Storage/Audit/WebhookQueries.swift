@@ -14,8 +14,13 @@ extension StoreQuery<[Webhook]> {
 }
 
 extension StoreQuery<[AuditEntry]> {
-    /// Reads entries of the audit log after one of them, in the order of their ids. No entry will appear before those
-    /// that were read. PostgreSQL may wait for open transactions, so the session should have nothing else to do.
+    /// Reads entries of the audit log in the order of their ids. No entry can appear later before an entry that was
+    /// read. In PostgreSQL the read may wait about a second for open transactions and blocks the session meanwhile, so
+    /// the session should have nothing else to do.
+    ///
+    /// - Parameters:
+    ///   - id: only entries with greater ids are read.
+    ///   - limit: the maximum number of entries.
     public static func auditTail(after id: Int64, limit: Int) -> Self {
         Self(.auditTail(after: id, limit: limit)) { context in
             switch context.dialect {
@@ -29,8 +34,8 @@ extension StoreQuery<[AuditEntry]> {
     }
 
     /// Reads entries in PostgreSQL after waiting for open transactions, as ``StoreQuery/feed(from:limit:settledTo:)``
-    /// does: transactions overlap, so one with a lower entry id may commit later. All transactions that have drawn an
-    /// id up to the last one have lower transaction ids than a transaction that begins now.
+    /// does. Transactions overlap, so a transaction with a lower entry id may commit later. All transactions that have
+    /// drawn an entry id up to the last one have lower transaction ids than a transaction that begins now.
     private static func settledEntries(after id: Int64, _ limit: Int) -> Reading<[AuditEntry]> {
         var last: Int64 = 0
         return Reading([(SharedRecords.lastAuditEntry, { last = $0.integer(0) })]) {
@@ -44,21 +49,21 @@ extension StoreQuery<[AuditEntry]> {
         }
     }
 
-    /// The maximum number of checks whether open transactions have ended, 2 ms apart.
+    /// The maximum number of checks whether open transactions have ended, 2 ms apart: about one second.
     private static var settlingAttempts: Int { 500 }
 
-    /// Reads the entries up to `last` once all transactions with ids below `transaction` have ended. Otherwise it
-    /// pauses and tries again; after the last attempt it returns nothing.
+    /// Reads the entries up to `last` if all transactions with ids below `transaction` have ended. Otherwise pauses for
+    /// 2 ms and tries again. After the last attempt the result is empty.
     private static func entries(
         after id: Int64, to last: Int64, _ limit: Int, once transaction: String, attempts: Int
     ) -> Reading<[AuditEntry]> {
         let isSettled = "pg_snapshot_xmin(pg_current_snapshot()) >= $1::text::xid8"
         var found: [AuditEntry] = []
-        var mayRead = false
+        var haveEnded = false
         return Reading([
             (
                 SQLQuery("audit_settled", "SELECT (\(isSettled))::integer::bigint", .text(transaction)),
-                { mayRead = $0.integer(0) != 0 }
+                { haveEnded = $0.integer(0) != 0 }
             ),
             (
                 SQLQuery(
@@ -75,19 +80,22 @@ extension StoreQuery<[AuditEntry]> {
                 { _ in }
             ),
         ]) {
-            guard !mayRead, attempts > 0 else { return .value(mayRead ? found : []) }
+            if haveEnded { return .value(found) }
+            guard attempts > 0 else { return .value([]) }
             return .more(entries(after: id, to: last, limit, once: transaction, attempts: attempts - 1))
         }
     }
 }
 
 extension SharedRecords {
+    /// Reads the greatest id of an audit entry; 0 if there is none.
     package static var lastAuditEntry: SQLQuery { SQLQuery("last_audit", "SELECT coalesce(max(id), 0) FROM audit") }
 
     package static func find(webhook key: String) -> SQLQuery {
         SQLQuery("find_webhook", "SELECT \(StoredTable.webhooks.columnList) FROM webhooks WHERE key = $1", .text(key))
     }
 
+    /// Stores the state of a webhook.
     package static func update(webhook key: String, _ state: Webhook.State) -> SQLQuery {
         SQLQuery(
             "update_webhook", "UPDATE webhooks SET state = $2 WHERE key = $1", .text(key),
@@ -98,6 +106,7 @@ extension SharedRecords {
 // MARK: Coding
 
 extension Webhook {
+    /// - Parameter row: a row with the columns of ``StoredTable/webhooks``. Damaged JSON reads as an empty object.
     package init(_ row: any Row) {
         func object(_ column: Int32) -> JSONObject {
             (try? JSONParser().parse(row.text(column)))?.object ?? JSONObject()

@@ -40,8 +40,9 @@ extension UserChange<Identifier?> {
         _ variationKey: Identifier?, experimentKey: Identifier, userID: Identifier, sdkKey: String, by author: Author
     ) -> Self {
         Self(of: userID) { records, tallies, _ in
-            StoreRules.force(
+            let forcing = StoreRules.force(
                 variationKey, experimentKey: experimentKey, sdkKey: sdkKey, by: author, in: &records[0], &tallies)
+            return forcing.map(\.formerKey)
         }
     }
 }
