@@ -43,7 +43,7 @@ public enum ErasureRules {
     }
 }
 
-/// A record that a user was erased, or merged into an account.
+/// A record that a user was erased, or merged into an account, for events that wait at edges.
 public struct RemovedUser: Sendable, Hashable {
     /// See ``ErasureRules/hash(_:)``.
     public var userHash: Int64
@@ -64,4 +64,22 @@ public struct RemovedUser: Sendable, Hashable {
     public static func first(since acceptedAt: Instant, of removals: [RemovedUser]) -> RemovedUser? {
         removals.filter { $0.removedAt >= acceptedAt }.min { $0.removedAt < $1.removedAt }
     }
+}
+
+/// The removal of a user, for processes whose changes of the user may wait; see ``ErasureRules/memory``. The
+/// counterpart for events that wait at edges is ``RemovedUser``.
+public struct UserRemoval: Sendable, Hashable {
+    /// The ``ErasureRules/hash(_:)`` of an erased user, or the ``ErasureRules/mergeHash(_:)`` of a merged user.
+    public var mark: Int64
+    /// When the user was removed. The clock and its unit depend on the store.
+    public var time: Int64
+
+    public init(mark: Int64, time: Int64) {
+        self.mark = mark
+        self.time = time
+    }
+
+    /// Two numbers, one of which is the user's ``ErasureRules/hash(_:)``: ``mark`` itself after an erasure, or its
+    /// complement after a merge.
+    public var userHashes: [Int64] { [mark, ~mark] }
 }

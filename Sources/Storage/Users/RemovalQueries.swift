@@ -1,11 +1,43 @@
 public import Bucketing
 package import Chronology
+import Dispatch
 
 extension StoreQuery<[RemovedUser]> {
     /// Reads the erasures and merges of users within ``ErasureRules/memoryForEdges``.
     public static func removedUsers(_ userIDs: [Identifier]) -> Self {
         Self(.removedUsers(userIDs)) { context in
             .all(RemovedUser.query(of: userIDs, context.dialect)) { RemovedUser($0) }
+        }
+    }
+}
+
+extension StoreQuery<[UserRemoval]> {
+    /// Reads the users whom any process has recently erased or merged. A user may occur more than once.
+    ///
+    /// - Parameter time: the greatest ``UserRemoval/time`` that the caller knows. Later removals are read, and perhaps
+    ///   some that the caller knows already.
+    public static func removals(after time: Int64) -> Self {
+        Self(.removals(after: time)) { context in
+            let query =
+                switch context.dialect {
+                // Times later than now were recorded before the machine was restarted.
+                case .sqlite:
+                    SQLQuery(
+                        "removals",
+                        "SELECT user_hash, erased_at FROM erasures WHERE erased_at > $1 AND erased_at <= $2",
+                        .integer(time), .integer(Int64(clamping: DispatchTime.now().uptimeNanoseconds)))
+                // Times are in microseconds. A removal has the time at which its transaction began, and a long
+                // transaction may commit after later ones, so the read reaches back by the duration of the longest
+                // transaction.
+                case .postgreSQL:
+                    SQLQuery(
+                        "removals",
+                        """
+                        SELECT user_hash, (extract(epoch FROM erased_at) * 1000000)::bigint FROM erasures
+                        WHERE erased_at > to_timestamp($1::bigint / 1000000.0::float8) - make_interval(secs => $2)
+                        """, .integer(time), .double(context.longestTransaction))
+                }
+            return .all(query) { UserRemoval(mark: $0.integer(0), time: $0.integer(1)) }
         }
     }
 }
