@@ -25,15 +25,15 @@ extension StoreQuery<ExperimentTally> {
                 (
                     UserCountsRow.query("tally_users", experimentID, context.dialect),
                     { row in
-                        let row = UserCountsRow(row)
-                        counts[row.cohort, default: UserCounts()] += row.counts
+                        let users = UserCountsRow(row)
+                        counts[users.cohort, default: UserCounts()] += users.counts
                     }
                 ),
                 (
                     GoalTallyRow.query("tally_goals", experimentID, goal, context.dialect),
                     { row in
-                        let row = GoalTallyRow(row)
-                        tallies.append((row.variationID, row.day, row.tally))
+                        let totals = GoalTallyRow(row)
+                        tallies.append((totals.variationID, totals.day, totals.tally))
                     }
                 ),
                 (AllocationPeriod.ofExperiment(experimentID), { periods.append(AllocationPeriod.decode($0).period) }),
@@ -235,8 +235,8 @@ extension TallySnapshot {
             (
                 UserCountsRow.query("tallied_users", experimentID, .sqlite),
                 { row, snapshot in
-                    let row = UserCountsRow(row)
-                    snapshot.add(row.counts, row.cohort)
+                    let users = UserCountsRow(row)
+                    snapshot.add(users.counts, users.cohort)
                 }
             ),
             (
@@ -264,8 +264,8 @@ extension TallySnapshot {
             { row, snapshot in
                 guard let goal = row.optionalIdentifier(goalColumn) else {
                     // The first four columns of a tally are the counts.
-                    let counts = UserCountsRow(row)
-                    return snapshot.add(counts.counts, counts.cohort)
+                    let users = UserCountsRow(row)
+                    return snapshot.add(users.counts, users.cohort)
                 }
                 let tally = GoalTally(row, at: tallyColumn)
                 snapshot.add(tally, row.identifier(0), day: row.integer(2), goal: goal)
