@@ -10,10 +10,10 @@ public import JSON
     import Darwin
 #endif
 
-/// The author of a change, and the request by which it was made.
+/// The author of a change, and the request that made the change.
 public struct Author: Sendable, Hashable {
-    /// The name of a token, or of another actor such as `user root`. The name of another actor has two words, so that
-    /// no token can have it.
+    /// The name of a token, or of another actor such as `user root`. Names of other actors have two words, so that no
+    /// token can have such a name.
     public var name: String
     /// The id of the request; empty if there was none.
     public var requestID: String
@@ -23,10 +23,11 @@ public struct Author: Sendable, Hashable {
         self.requestID = requestID
     }
 
-    /// The name of all callers of a server without tokens. No token may have it.
+    /// The name of all callers of a server without tokens. No token may have this name.
     public static let anonymousName = "anonymous"
 
-    /// The system user that runs this process. It is the author of changes at the start, and of commands.
+    /// The system user that runs this process: the author of changes at the start of a server, and of changes by
+    /// commands.
     public static let processUser: Author = {
         let identifier = geteuid()
         let name = getpwuid(identifier).map { String(cString: $0.pointee.pw_name) }
@@ -34,11 +35,11 @@ public struct Author: Sendable, Hashable {
     }()
 }
 
-/// An action of an admin, as the audit log names it.
+/// An action of an admin. The raw value is the name in the audit log.
 public enum AuditAction: String, Sendable, CaseIterable {
-    /// A variation was set for a user, or imported as set; the target is the experiment's id.
+    /// An override was set for a user, or imported; the target is the experiment's id.
     case overrideSet = "override.set"
-    /// A user's override was removed, or without one the assignment; the target is the experiment's id.
+    /// A user's override was removed, or the assignment if there was no override; the target is the experiment's id.
     case assignmentRemove = "assignment.remove"
     /// Everything stored about a user was erased. The entry does not name the user.
     case profileErase = "profile.erase"
@@ -134,9 +135,9 @@ public struct AuditEntry: Sendable, Equatable {
     public var userID: Identifier?
     /// The changed object; see ``AuditAction``.
     public var target: String
-    /// JSON; `nil` if there was nothing before, or if the user has been erased since.
+    /// The object before the change, as JSON; `nil` if there was none, or if the user has been erased since.
     public var before: [UInt8]?
-    /// JSON; `nil` if there is nothing after, or if the user has been erased since.
+    /// The object after the change, as JSON; `nil` if there is none, or if the user has been erased since.
     public var after: [UInt8]?
     /// The project that the action concerns; `nil` if it concerns none, or all of them.
     public var sdkKey: String?
@@ -156,14 +157,16 @@ public struct AuditEntry: Sendable, Equatable {
     }
 }
 
-/// The description of a change for the audit log, without its author.
+/// The description of a change for the audit log, without its author and time. The store makes an ``AuditEntry`` of it.
 public struct AuditNote: Sendable {
     public var action: AuditAction
+    /// `nil` if the action is not about a user.
     public var userID: Identifier?
+    /// The changed object; see ``AuditAction``.
     public var target: String
-    /// `null` if there was nothing.
+    /// The object before the change; `null` if there was none.
     public var before: JSONValue
-    /// `null` if there is nothing.
+    /// The object after the change; `null` if there is none.
     public var after: JSONValue
     /// The project that the action concerns; `nil` if it concerns none, or all of them.
     public var sdkKey: String?
@@ -181,18 +184,19 @@ public struct AuditNote: Sendable {
     }
 }
 
-/// A query of the audit log; members that are `nil` do not restrict it.
+/// A query of the audit log. An entry must meet all members that are not `nil`.
 public struct AuditQuery: Sendable {
     public var author: String?
     public var action: AuditAction?
     public var userID: Identifier?
     public var target: String?
-    /// Entries recorded at this time or later.
+    /// Finds entries recorded at this time or later.
     public var since: Instant?
-    /// Entries recorded before this time.
+    /// Finds entries recorded before this time.
     public var until: Instant?
-    /// Entries older than the one with this id.
+    /// The id of the last entry of the preceding page. Finds older entries, because pages begin with the newest entry.
     public var after: Int64?
+    /// The maximum number of entries.
     public var limit: Int
 
     public init(limit: Int) {

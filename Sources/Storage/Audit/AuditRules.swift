@@ -3,9 +3,9 @@ public import Chronology
 public import JSON
 
 extension AuditEntry {
-    /// The maximum size of the value before or after a change, in bytes. Of a larger value only the size is kept.
+    /// The maximum size of the value before or after a change, in bytes. A larger value is replaced by its size.
     private static let maximumDetail = 4_096
-    /// The maximum size of a target, in bytes.
+    /// The maximum size of a target, in bytes. A longer target is cut off.
     private static let maximumTarget = 1_024
 
     /// Creates the entry of a note. The store assigns the id.
@@ -17,7 +17,9 @@ extension AuditEntry {
         sdkKey = note.sdkKey
     }
 
-    /// Encodes a value, or the size of a value that is too large, as `{"omitted_bytes":5000}`.
+    /// Encodes the value before or after a change. A value that is too large becomes `{"omitted_bytes":5000}`.
+    ///
+    /// - Returns: `nil` for `null`.
     private static func detail(_ value: JSONValue) -> [UInt8]? {
         guard !value.isNull else { return nil }
         let bytes = value.encoded()
@@ -33,7 +35,8 @@ extension AuditEntry {
         after = nil
     }
 
-    /// Removes the id of an erased user from the entry of a merge into another user.
+    /// Removes the id of an erased user from the entry about the merge of this user into an account. The entry is about
+    /// the account, so the rest of it stays.
     public mutating func anonymizeMerge(of userID: Identifier) {
         guard action == AuditAction.profileMerge.rawValue, let bytes = after,
             var detail = (try? JSONParser().parse(bytes))?.object, detail["from"]?.string == userID.string
@@ -42,18 +45,22 @@ extension AuditEntry {
         after = JSONValue.object(detail).encoded()
     }
 
-    /// Whether the entry meets a query, apart from the query's limit.
+    /// Whether the entry meets a query. The limit of the query is not considered.
     public func matches(_ query: AuditQuery) -> Bool {
-        (query.author.map { $0 == author.name } ?? true) && (query.action.map { $0.rawValue == action } ?? true)
-            && (query.userID.map { $0 == userID } ?? true) && (query.target.map { $0 == target } ?? true)
-            && (query.since.map { recordedAt >= $0 } ?? true) && (query.until.map { recordedAt < $0 } ?? true)
-            && (query.after.map { id < $0 } ?? true)
+        if let wanted = query.author, author.name != wanted { return false }
+        if let wanted = query.action, action != wanted.rawValue { return false }
+        if let wanted = query.userID, userID != wanted { return false }
+        if let wanted = query.target, target != wanted { return false }
+        if let since = query.since, recordedAt < since { return false }
+        if let until = query.until, recordedAt >= until { return false }
+        if let after = query.after, id >= after { return false }
+        return true
     }
 }
 
 extension AuditNote {
-    /// Returns the notes of an admin's change of a profile. Changes by app servers have none, because they are not
-    /// recorded.
+    /// Returns the notes of an admin's change of a profile. Changes by app servers are not recorded, so there are no
+    /// notes for them.
     static func notes(
         _ change: ProfileChange, from former: ProfileRecord?, to profile: ProfileRecord?
     ) -> [AuditNote] {
@@ -79,39 +86,57 @@ extension AuditNote {
         }
     }
 
-    /// Describes the merge of an anonymous user: the changed assignments of the account, before and after, and the
-    /// overrides of the anonymous user, which have ended.
+    /// Describes the merge of an anonymous user into an account: the changed assignments of the account, before and
+    /// after, and the overrides of the anonymous user, which end with the merge.
+    ///
+    /// - Parameters:
+    ///   - former: the profile of the account before the merge.
+    ///   - profile: the profile of the account after the merge.
+    ///   - anonymous: the profile of the anonymous user.
     init(
         _ merge: ProfileMerge, from former: ProfileRecord?, to profile: ProfileRecord?,
         ending anonymous: ProfileRecord?
     ) {
-        var before = JSONObject()
-        var after = JSONObject()
-        var ended = JSONObject()
-        for entry in (anonymous ?? .empty).entries where entry.source == .override {
-            guard let experimentID = anonymous?.experimentID(of: entry) else { continue }
-            ended[experimentID.string] = Self.describe(anonymous?[experimentID])
+        let endedOverrides = Self.descriptions(of: anonymous) { _, assignment in
+            assignment.source == .override ? assignment : nil
         }
-        for entry in (profile ?? .empty).entries {
-            let experimentID = profile?.experimentID(of: entry) ?? ""
+        let replaced = Self.descriptions(of: profile) { experimentID, merged in
             let own = former?[experimentID]
-            let merged = profile?[experimentID]
-            guard own != merged else { continue }
-            if own != nil { before[experimentID.string] = Self.describe(own) }
-            after[experimentID.string] = Self.describe(merged)
+            return own == merged ? nil : own
         }
-        var lost = JSONObject()
-        if !before.isEmpty { lost["assignments"] = .object(before) }
-        if !ended.isEmpty { lost["overrides_of_from"] = .object(ended) }
+        let changed = Self.descriptions(of: profile) { experimentID, merged in
+            former?[experimentID] == merged ? nil : merged
+        }
+        var before = JSONObject()
+        if !replaced.isEmpty { before["assignments"] = .object(replaced) }
+        if !endedOverrides.isEmpty { before["overrides_of_from"] = .object(endedOverrides) }
         self.init(
-            .profileMerge, of: "", userID: merge.userID, before: lost.isEmpty ? .null : .object(lost),
+            .profileMerge, of: "", userID: merge.userID, before: before.isEmpty ? .null : .object(before),
             after: [
                 "from": .string(merge.anonymousID.string),
                 "on_conflict": merge.conflictRule == .keep ? "keep" : "replace",
-                "assignments": .object(after),
+                "assignments": .object(changed),
             ])
     }
 
+    /// Returns descriptions of assignments by experiment.
+    ///
+    /// - Parameter select: returns the assignment to describe, given the experiment and the profile's assignment there;
+    ///   `nil` to leave the experiment out.
+    private static func descriptions(
+        of profile: ProfileRecord?, _ select: (_ experimentID: Identifier, _ assignment: Assignment) -> Assignment?
+    ) -> JSONObject {
+        var descriptions = JSONObject()
+        guard let profile else { return descriptions }
+        for entry in profile.entries {
+            let experimentID = profile.experimentID(of: entry)
+            guard let assignment = select(experimentID, profile.assignment(of: entry)) else { continue }
+            descriptions[experimentID.string] = describe(assignment)
+        }
+        return descriptions
+    }
+
+    /// Describes an assignment; `null` for none.
     private static func describe(_ assignment: Assignment?) -> JSONValue {
         guard let assignment else { return .null }
         var description = JSONObject()
@@ -125,6 +150,8 @@ extension AuditNote {
     }
 
     /// Describes a forced variation, or with `nil` its removal.
+    ///
+    /// - Parameter former: the key of the variation that was forced before; `nil` if there was none.
     init(
         forcing variationKey: Identifier?, replacing former: Identifier?, experimentKey: Identifier, sdkKey: String,
         userID: Identifier
@@ -139,7 +166,9 @@ extension AuditNote {
             before: describe(former), after: describe(variationKey))
     }
 
-    /// Describes the definition of an attribute; `nil` if it changed nothing.
+    /// Describes the definition of an attribute.
+    ///
+    /// - Returns: `nil` if the definition changed nothing.
     public init?(_ result: AttributeDefinitionResult, replacing former: AttributeDefinition?) {
         switch result {
         case .created(let stored), .changed(let stored):
@@ -161,9 +190,10 @@ extension AuditNote {
         self.init(.segmentPut, of: segment.name.string, before: former ?? .null, after: segment.conditions)
     }
 
-    /// Adds to a note about a datafile the versions and revisions before and after; the log does not keep the content.
+    /// Returns this note about a datafile with the versions and revisions before and after. The log does not keep the
+    /// content of datafiles.
     ///
-    /// - Parameter approver: the person who approved a proposed change.
+    /// - Parameter approver: the person who approved the change; `nil` if it was not proposed.
     public func activating(
         _ datafile: StoredDatafile, replacing former: StoredDatafile?, approvedBy approver: String? = nil
     ) -> AuditNote {
@@ -178,6 +208,7 @@ extension AuditNote {
         return note
     }
 
+    /// Describes a datafile, with the members of a further description.
     private static func describe(_ datafile: StoredDatafile, _ detail: JSONValue) -> JSONValue {
         var description = JSONObject()
         description["version"] = .integer(datafile.version)

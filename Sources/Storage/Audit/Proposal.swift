@@ -2,7 +2,7 @@ public import Chronology
 public import JSON
 
 /// A change of running experiments that waits for the approval of a second person: the request as it was sent, and the
-/// changes that it would make. Once stored, a proposal gets a decision, and is not changed otherwise.
+/// changes that it would make. A stored proposal is immutable, except that it gets a decision once.
 public struct Proposal: Sendable, Equatable {
     /// Databases store the raw value.
     public enum Status: Int64, Sendable {
@@ -24,7 +24,8 @@ public struct Proposal: Sendable, Equatable {
     public var status = Status.pending
     /// The name of the person who proposes the change.
     public var author: String
-    /// Identifies the state of the definitions that the proposal changes, and on which ``changes`` are based.
+    /// Identifies the state of the definitions from which ``changes`` were computed. If this state has changed, the
+    /// proposal can no longer be approved.
     public var basis: String
     /// The method of the request.
     public var method: String
@@ -35,7 +36,7 @@ public struct Proposal: Sendable, Equatable {
     /// The audit entries that the request would make, each with `action`, `target`, `before` and `after`.
     public var changes: JSONValue
     public var decision: Decision?
-    /// The body of the request; `nil` if it was not read.
+    /// The body of the request; `nil` if the proposal was read without it.
     public var body: [UInt8]?
 
     public init(
@@ -54,19 +55,21 @@ public struct Proposal: Sendable, Equatable {
         self.body = body
     }
 
-    /// Whether a person has made the proposal. The case of names is ignored, because an identity provider may send the
-    /// name of one person in different cases.
+    /// Whether a person has made the proposal and therefore must not approve it. The case of names is ignored, because
+    /// an identity provider may send the name of one person in different cases.
     public func isOf(_ person: Author) -> Bool { Self.folded(author) == Self.folded(person.name) }
 
+    /// Folds the case of a name. Upper case comes first, so that `ß` equals `ss`.
     private static func folded(_ name: String) -> String { name.uppercased().lowercased() }
 
-    /// The maximum number of proposals that are kept per project; older ones are deleted.
+    /// The maximum number of proposals that are kept per project. Older proposals are deleted.
     public static let limit = 100
 }
 
-/// The approval of a proposal, which takes effect in the transaction of the change.
+/// The approval of a proposal. It is recorded in the transaction of the proposed change.
 public struct Approval: Sendable {
     public var proposal: Proposal
+    /// The person who approves.
     public var author: Author
 
     public init(of proposal: Proposal, by author: Author) {
@@ -78,7 +81,7 @@ public struct Approval: Sendable {
 // MARK: Changes
 
 extension SharedRecords {
-    /// Whether a change may be made: it carries out no proposal, or its proposal has not been decided yet.
+    /// Whether a change may be made: either it needs no approval, or its proposal has not been decided yet.
     func admits(_ approval: Approval?) -> Bool { approval == nil || proposal?.status == .pending }
 
     /// Records that a proposal was approved, in the transaction of its change. Called after ``admits(_:)``.
@@ -87,13 +90,16 @@ extension SharedRecords {
         decide(.approved, .proposalApprove, reason: nil, by: approval.author, at: now)
     }
 
+    /// Rejects the proposal that was read.
+    ///
+    /// - Returns: `false` if there is no proposal, or if it has been decided already.
     fileprivate mutating func reject(reason: String?, by author: Author, at now: Instant) -> Bool {
         guard proposal?.status == .pending else { return false }
         decide(.rejected, .proposalReject, reason: reason, by: author, at: now)
         return true
     }
 
-    /// Adds a decision to the proposal that was read, and records it.
+    /// Stores a decision of the proposal that was read, and records the decision in the audit log.
     private mutating func decide(
         _ status: Proposal.Status, _ action: AuditAction, reason: String?, by author: Author, at now: Instant
     ) {
@@ -111,7 +117,7 @@ extension Approval {
 }
 
 extension SharedChange<Void> {
-    /// Stores a proposal, and deletes the oldest ones of its project beyond ``Proposal/limit``.
+    /// Stores a proposal, and deletes the oldest proposals of its project beyond ``Proposal/limit``.
     public static func propose(_ proposal: Proposal, by author: Author) -> Self {
         Self(bytes: WaitingBytes.ofChange + (proposal.body?.count ?? 0)) { records, _ in
             records.write(.insertProposal(proposal))
@@ -122,7 +128,7 @@ extension SharedChange<Void> {
 }
 
 extension SharedChange<Bool> {
-    /// Rejects a proposal. The result is `false` if there is none, or if it has been decided already.
+    /// Rejects a proposal. The result is `false` if the proposal does not exist, or has been decided already.
     public static func reject(proposal id: String, reason: String?, by author: Author) -> Self {
         Self(.proposal(id: id)) { records, context in
             records.reject(reason: reason, by: author, at: context.now)
@@ -146,15 +152,12 @@ extension StoreQuery<[Proposal]> {
 }
 
 extension StoreQuery<Proposal?> {
-    /// Reads a proposal with its body.
+    /// Reads a proposal with its body; `nil` if there is none.
     public static func proposal(id: String) -> Self {
         Self(.proposal(id: id)) { _ in
             let sql = "SELECT \(StoredTable.proposals.columnList) FROM proposals WHERE id = $1"
-            let all = Reading.all(SQLQuery("proposal", sql, .text(id))) { Proposal($0) }
-            return Reading(all.steps) { () throws(StorageError) in
-                guard case .value(let found) = try all.finish() else { return .value(nil) }
-                return .value(found.first)
-            }
+            var found: Proposal?
+            return Reading([(SQLQuery("proposal", sql, .text(id)), { found = Proposal($0) })]) { .value(found) }
         }
     }
 }
@@ -166,12 +169,14 @@ extension SharedRecords {
             "find_proposal", "SELECT \(Proposal.columnsWithoutBody) FROM proposals WHERE id = $1", .text(id))
     }
 
+    /// Stores the decision of a proposal.
     package static func update(_ proposal: Proposal) -> SQLQuery {
         SQLQuery(
             "update_proposal", "UPDATE proposals SET status = $2, content = $3 WHERE id = $1", .text(proposal.id),
             .integer(proposal.status.rawValue), .text(proposal.content))
     }
 
+    /// Deletes the oldest proposals of a project beyond ``Proposal/limit``.
     package static func pruneProposals(sdkKey: String) -> SQLQuery {
         SQLQuery(
             "prune_proposals",
@@ -209,9 +214,10 @@ extension Proposal {
         ]
     }
 
+    /// The columns in the order of ``init(_:)``, with NULL in place of the body, which may have megabytes.
     fileprivate static let columnsWithoutBody = "id, sdk_key, created_at, status, content, NULL"
 
-    /// The column `content`, as JSON.
+    /// The column `content`: the ``summary`` with further members, as JSON.
     fileprivate var content: String {
         var content = summary.object ?? JSONObject()
         content["author"] = .string(author)

@@ -1,7 +1,7 @@
 public import Chronology
 
 /// A receiver of events: its URL, the events that it gets, and the state of the delivery. Events are entries of the
-/// audit log. One of the servers sends them, in the order of the log, from the ``State/position`` on.
+/// audit log. Only one server at a time sends the events of a webhook, in the order of the log.
 public struct Webhook: Sendable, Equatable {
     /// The format of the body of a delivery.
     public enum Format: String, Sendable, CaseIterable {
@@ -21,7 +21,7 @@ public struct Webhook: Sendable, Equatable {
         }
     }
 
-    /// The part that admins define.
+    /// The properties that admins define.
     public struct Definition: Sendable, Equatable {
         public var url: String
         /// The names of the events to send, and patterns such as `experiment.*`.
@@ -68,30 +68,34 @@ public struct Webhook: Sendable, Equatable {
         }
     }
 
-    /// The state of the delivery. So that each event is sent by one server only, a server claims the webhook for a
-    /// limited time, and renews the claim with each step.
+    /// The state of the delivery. A server claims the webhook for a limited time, and renews the claim with each step,
+    /// so that no other server sends the same events.
     public struct State: Sendable, Equatable {
-        /// The id of the last audit entry that was delivered, or that is not an event for this webhook.
+        /// The id of the last audit entry that has been processed: delivered, or found not to be an event for this
+        /// webhook.
         public var position: Int64
         /// The server that holds the claim; `nil` if none does.
         public var holder: String?
+        /// When the claim ends.
         public var heldUntil = Instant.epoch
         /// The number of failed attempts for the event after ``position``.
         public var failures: Int64 = 0
+        /// When the first of these attempts failed; `nil` if there is none.
         public var failingSince: Instant?
+        /// The earliest time of the next attempt.
         public var nextAttempt = Instant.epoch
-        /// When the event happened that is delivered next; `nil` if none waits.
+        /// When the event that is delivered next happened; `nil` if no event waits.
         public var pendingSince: Instant?
-        /// Why the webhook is paused until an admin enables it again; `nil` if it is not.
+        /// Why the webhook is paused until an admin enables it again; `nil` if it is not paused.
         public var pause: String?
-        /// The last outcomes, newest first.
+        /// The last outcomes, newest first, at most ``Webhook/deliveryLimit``.
         public var deliveries: [Delivery] = []
 
         public init(position: Int64) {
             self.position = position
         }
 
-        /// Ends a pause and the claim. The delivery continues with the event that failed.
+        /// Ends the pause and the claim. The delivery continues with the event that failed.
         mutating func resume() {
             failures = 0
             failingSince = nil
@@ -101,7 +105,7 @@ public struct Webhook: Sendable, Equatable {
             heldUntil = .epoch
         }
 
-        /// Adds an outcome, and removes the oldest beyond ``Webhook/deliveryLimit``.
+        /// Adds an outcome, and removes the oldest outcome beyond ``Webhook/deliveryLimit``.
         public mutating func add(_ delivery: Delivery) {
             deliveries.insert(delivery, at: 0)
             if deliveries.count > Webhook.deliveryLimit { deliveries.removeLast() }
@@ -112,6 +116,7 @@ public struct Webhook: Sendable, Equatable {
     public var definition: Definition
     public var state: State
 
+    /// The project whose events are sent; `nil` for all events.
     public var sdkKey: String? { definition.sdkKey }
 
     /// Whether the webhook gets the events of a project.
@@ -125,6 +130,6 @@ public struct Webhook: Sendable, Equatable {
 
     /// The maximum number of webhooks.
     public static let limit = 100
-    /// The maximum number of outcomes that are kept.
+    /// The maximum number of outcomes that are kept per webhook.
     public static let deliveryLimit = 20
 }

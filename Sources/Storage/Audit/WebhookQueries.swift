@@ -13,81 +13,12 @@ extension StoreQuery<[Webhook]> {
     }
 }
 
-extension StoreQuery<[AuditEntry]> {
-    /// Reads entries of the audit log after one of them, in the order of their ids. No entry will appear before those
-    /// that were read. PostgreSQL may wait for open transactions, so the session should have nothing else to do.
-    public static func auditTail(after id: Int64, limit: Int) -> Self {
-        Self(.auditTail(after: id, limit: limit)) { context in
-            switch context.dialect {
-            case .sqlite:
-                let sql =
-                    "SELECT \(StoredTable.audit.columnList) FROM audit WHERE id > $1 ORDER BY id LIMIT $2"
-                return .all(SQLQuery("audit_tail", sql, .integer(id), .integer(limit))) { AuditEntry($0) }
-            case .postgreSQL: return settledEntries(after: id, limit)
-            }
-        }
-    }
-
-    /// Reads entries in PostgreSQL after waiting for open transactions, as ``StoreQuery/feed(from:limit:settledTo:)``
-    /// does: transactions overlap, so one with a lower entry id may commit later. All transactions that have drawn an
-    /// id up to the last one have lower transaction ids than a transaction that begins now.
-    private static func settledEntries(after id: Int64, _ limit: Int) -> Reading<[AuditEntry]> {
-        var last: Int64 = 0
-        return Reading([(SharedRecords.lastAuditEntry, { last = $0.integer(0) })]) {
-            guard last > id else { return .value([]) }
-            var transaction = ""
-            let begin = SQLQuery("audit_transaction", "SELECT pg_current_xact_id()::text")
-            return .more(
-                Reading([(begin, { transaction = $0.text(0) })]) {
-                    .more(entries(after: id, to: last, limit, once: transaction, attempts: settlingAttempts))
-                })
-        }
-    }
-
-    /// The maximum number of checks whether open transactions have ended, 2 ms apart.
-    private static var settlingAttempts: Int { 500 }
-
-    /// Reads the entries up to `last` once all transactions with ids below `transaction` have ended. Otherwise it
-    /// pauses and tries again; after the last attempt it returns nothing.
-    private static func entries(
-        after id: Int64, to last: Int64, _ limit: Int, once transaction: String, attempts: Int
-    ) -> Reading<[AuditEntry]> {
-        let isSettled = "pg_snapshot_xmin(pg_current_snapshot()) >= $1::text::xid8"
-        var found: [AuditEntry] = []
-        var mayRead = false
-        return Reading([
-            (
-                SQLQuery("audit_settled", "SELECT (\(isSettled))::integer::bigint", .text(transaction)),
-                { mayRead = $0.integer(0) != 0 }
-            ),
-            (
-                SQLQuery(
-                    "audit_tail",
-                    """
-                    SELECT \(StoredTable.audit.columnList) FROM audit WHERE \(isSettled) AND id > $2 AND id <= $3
-                    ORDER BY id LIMIT $4
-                    """, .text(transaction), .integer(id), .integer(last), .integer(limit)),
-                { found.append(AuditEntry($0)) }
-            ),
-            (
-                SQLQuery(
-                    "audit_pause", "SELECT pg_sleep(CASE WHEN \(isSettled) THEN 0 ELSE 0.002 END)", .text(transaction)),
-                { _ in }
-            ),
-        ]) {
-            guard !mayRead, attempts > 0 else { return .value(mayRead ? found : []) }
-            return .more(entries(after: id, to: last, limit, once: transaction, attempts: attempts - 1))
-        }
-    }
-}
-
 extension SharedRecords {
-    package static var lastAuditEntry: SQLQuery { SQLQuery("last_audit", "SELECT coalesce(max(id), 0) FROM audit") }
-
     package static func find(webhook key: String) -> SQLQuery {
         SQLQuery("find_webhook", "SELECT \(StoredTable.webhooks.columnList) FROM webhooks WHERE key = $1", .text(key))
     }
 
+    /// Stores the state of a webhook.
     package static func update(webhook key: String, _ state: Webhook.State) -> SQLQuery {
         SQLQuery(
             "update_webhook", "UPDATE webhooks SET state = $2 WHERE key = $1", .text(key),
@@ -98,6 +29,7 @@ extension SharedRecords {
 // MARK: Coding
 
 extension Webhook {
+    /// - Parameter row: a row with the columns of ``StoredTable/webhooks``. Damaged JSON reads as an empty object.
     package init(_ row: any Row) {
         func object(_ column: Int32) -> JSONObject {
             (try? JSONParser().parse(row.text(column)))?.object ?? JSONObject()

@@ -1,12 +1,13 @@
 public import Dispatch
 
-/// A session on its own queue, for code outside event loops. Any thread may use it.
+/// A session on a queue of its own, for code outside event loops. Any thread may use it.
 public final class BackgroundSession: @unchecked Sendable {
     // Safe: the session is used on the executor only.
     private let executor: DispatchExecutor
     private let session: any StoreSession
 
     /// - Parameter label: the name of the queue.
+    /// - Throws: the errors of ``Store/makeSession(on:)``
     public init(_ store: any Store, label: String, qos: DispatchQoS = .userInitiated) throws(StorageError) {
         executor = DispatchExecutor(label: label, qos: qos)
         session = try store.makeSession(on: executor)
@@ -32,7 +33,10 @@ public final class BackgroundSession: @unchecked Sendable {
         Task(executorPreference: executor) { await work(self.session) }
     }
 
-    /// Runs an operation and blocks until it completes. Do not call it on an event loop, or from ``run(_:)``.
+    /// Runs an operation and blocks until it completes. Do not call this function on an event loop, because it blocks,
+    /// or from ``run(_:)``, because it would wait for itself.
+    ///
+    /// - Throws: the error that the operation reports.
     public func wait<Value: Sendable>(
         _ operation: @escaping @Sendable (any StoreSession, @escaping Completion<Value>) -> Void
     ) throws(StorageError) -> Value {
@@ -41,7 +45,8 @@ public final class BackgroundSession: @unchecked Sendable {
         return try outcome.wait().get()
     }
 
-    /// Closes the session after the work scheduled so far. Blocks until done; do not call it from ``run(_:)``.
+    /// Closes the session after the work scheduled so far. Blocks until done; do not call this function from
+    /// ``run(_:)``.
     public func close() {
         let isClosed = DispatchSemaphore(value: 0)
         run { session in
@@ -52,19 +57,21 @@ public final class BackgroundSession: @unchecked Sendable {
     }
 }
 
-/// A result for which another thread blocks.
+/// A result that one thread sets once, and for which another thread blocks.
 package final class Outcome<Value: Sendable>: @unchecked Sendable {
-    // Safe: written before the semaphore is signalled, and read after it.
+    // Safe: written before the semaphore is signalled, and read after the wait for it.
     private var result: Result<Value, StorageError> = .failure(.closed)
     private let isSettled = DispatchSemaphore(value: 0)
 
     package init() {}
 
+    /// Sets the result.
     package func settle(_ result: Result<Value, StorageError>) {
         self.result = result
         isSettled.signal()
     }
 
+    /// Blocks until the result is set, and returns it.
     package func wait() -> Result<Value, StorageError> {
         isSettled.wait()
         return result
@@ -81,6 +88,7 @@ package final class PendingCompletion<Outcome>: @unchecked Sendable {
         self.completion = completion
     }
 
+    /// Calls the completion and releases it. Must be called on the executor.
     package func call(_ outcome: Outcome) {
         let completion = completion
         self.completion = nil

@@ -1,24 +1,25 @@
 package import Bucketing
 package import Chronology
 
-/// A change of the records of one user, or of two users in a merge. `Value` is the type of its result. The static
+/// A change of the records of one user, or of two users in a merge. `Value` is the type of the result. The static
 /// functions create all changes, for example ``UserChange/attributes(_:)``; most are in `UserChanges.swift`.
 ///
-/// A change is a rule: a pure function that receives the users' records and requests writes (``UserRecords``). The
-/// store reads the records, calls the rule, and performs the writes in one transaction.
+/// The core of a change is its ``rule``: a pure function that receives the users' records and requests writes
+/// (``UserRecords``). The store reads the records, calls the rule, and performs the writes in one transaction.
 public struct UserChange<Value: Sendable>: Sendable {
-    /// Changes the records, which are in the order of ``userIDs``, and adds to the tallies of experiments what must
-    /// change.
+    /// Requests writes of the users' records, which are in the order of ``userIDs``, and changes of the tallies of
+    /// experiments.
     ///
-    /// - Returns: `nil` if the records lack a part that the rule needs; nothing has changed then. The store reads the
-    ///   part and calls the rule again.
+    /// - Returns: the result of the change; `nil` if the records lack a part that the rule needs. Nothing has changed
+    ///   then: the store reads the part and calls the rule again.
     package typealias Rule =
         @Sendable (inout [UserRecords], inout TallyChanges, RuleContext) throws(StorageError) -> Value?
 
+    /// The user; in a merge the account, and then the anonymous user.
     package let userIDs: [Identifier]
-    /// The estimated memory that the change takes while it waits; see ``WaitingBytes``.
+    /// The estimated memory of the waiting change in bytes; see ``WaitingBytes``.
     package let bytes: Int
-    /// Whether the change concerns only the user's attributes.
+    /// Whether the change affects the user's attributes and nothing else.
     package let concernsAttributesOnly: Bool
     package let rule: Rule
 
@@ -34,20 +35,21 @@ public struct UserChange<Value: Sendable>: Sendable {
 }
 
 /// A change of data that all users share, such as projects and webhooks, or of a sticky document. `Value` is the type
-/// of its result. The static functions create all changes, for example ``SharedChange/putSegment(_:by:)``; most are in
+/// of the result. The static functions create all changes, for example ``SharedChange/putSegment(_:by:)``; most are in
 /// `SharedChanges.swift`.
 ///
-/// Unlike a ``UserChange``, it names in advance the parts of ``SharedRecords`` that its rule needs.
+/// Unlike a ``UserChange``, a shared change names in advance the ``parts`` of ``SharedRecords`` that its rule needs, so
+/// the store calls the rule once.
 public struct SharedChange<Value: Sendable>: Sendable {
-    /// Requests the writes, given the parts that have been read.
+    /// Requests the writes, given the parts that have been read, and returns the result.
     package typealias Rule = @Sendable (inout SharedRecords, RuleContext) throws(StorageError) -> Value
 
     /// The parts that the rule needs.
     package let parts: [SharedRecords.Part]
-    /// If this user is erased while the change waits, the change fails with ``StorageError/erased``; `nil` if the
-    /// change does not concern a user.
+    /// The user whose data the change concerns; `nil` if there is none. If this user is erased while the change waits,
+    /// the change fails with ``StorageError/erased``.
     package let userID: Identifier?
-    /// The estimated memory that the change takes while it waits; see ``WaitingBytes``.
+    /// The estimated memory of the waiting change in bytes; see ``WaitingBytes``.
     package let bytes: Int
     package let rule: Rule
 
@@ -65,6 +67,7 @@ public struct SharedChange<Value: Sendable>: Sendable {
 /// The values on which rules depend in addition to the records.
 package struct RuleContext: Sendable {
     package let profiles: ProfileRules
+    /// The time of the transaction, by the store's clock.
     package let now: Instant
 
     package init(_ profiles: ProfileRules, at now: Instant) {
@@ -72,6 +75,44 @@ package struct RuleContext: Sendable {
         self.now = now
     }
 }
+
+// MARK: Changes that an edge accepts
+
+/// The kinds of shared changes that an edge accepts, although its store is a copy: they record facts and decide
+/// nothing. See ``SharedChange/note``.
+package enum SharedNote: Sendable {
+    /// The last uses of flags. The edge passes them on to the upstream.
+    case uses([LastUse])
+    /// Entries of the audit log about this process. The edge stores them itself.
+    case ownAudit
+}
+
+extension SharedChange {
+    /// The facts that the change records; `nil` for a change that an edge does not accept.
+    ///
+    /// A change is opaque, so its rule is run on empty records to learn which writes it requests. Only a change that
+    /// needs no records can be accepted, because any other rule would depend on them.
+    package var note: SharedNote? {
+        guard parts.isEmpty else { return nil }
+        var records = SharedRecords()
+        guard (try? rule(&records, RuleContext(ProfileRules(), at: .epoch))) != nil else { return nil }
+        var uses: [LastUse] = []
+        var isOnlyAudit = !records.writes.isEmpty
+        for write in records.writes {
+            switch write {
+            case .recordAudit: break
+            case .putLastUses(let noted):
+                uses += noted
+                isOnlyAudit = false
+            default: isOnlyAudit = false
+            }
+        }
+        if isOnlyAudit { return .ownAudit }
+        return uses.isEmpty ? nil : .uses(uses)
+    }
+}
+
+// MARK: Sessions
 
 extension StoreSession {
     /// Applies a change that is not recorded in the audit log.

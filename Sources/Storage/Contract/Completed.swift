@@ -4,8 +4,10 @@ public import Synchronization
 ///
 ///     let profile = try await completed { session.profile(of: userID, $0) }
 ///
-/// If the completion is called before the call of the operation returns, the caller is not suspended. If it is never
+/// If the operation calls the completion before it returns, the caller is not suspended. If the completion is never
 /// called, because its executor has stopped, the caller stays suspended for ever.
+///
+/// - Throws: the error that the operation reports.
 @inlinable
 public func completed<Value: Sendable, Failure: Error>(
     _ operation: (_ completion: @escaping @Sendable (Result<Value, Failure>) -> Void) -> Void
@@ -13,7 +15,8 @@ public func completed<Value: Sendable, Failure: Error>(
     try await settled(operation).get()
 }
 
-/// Waits for an operation as ``completed(_:)`` does, and returns the reported value, which may be a `Result`.
+/// Waits for an operation as ``completed(_:)`` does, and returns the reported value. The value may be a `Result`, whose
+/// error is then not thrown.
 @inlinable
 public func settled<Value: Sendable>(
     _ operation: (_ completion: @escaping @Sendable (Value) -> Void) -> Void
@@ -50,11 +53,12 @@ extension Result where Success: Sendable {
     }
 }
 
-/// A value that one task waits for.
+/// A value that an operation sets once, on any thread, and for which one task waits.
 @usableFromInline
 final class PendingValue<Value: Sendable>: Sendable {
     @usableFromInline
     enum State {
+        /// The value is not set, and nobody waits.
         case begun
         case waiting(UnsafeContinuation<Value, Never>)
         case settled(Value)
@@ -65,9 +69,10 @@ final class PendingValue<Value: Sendable>: Sendable {
     @inlinable
     init() {}
 
-    /// `nil` before it is settled.
+    /// The value; `nil` before it is set.
     @inlinable var value: Value? { state.withLock { if case .settled(let value) = $0 { value } else { nil } } }
 
+    /// Sets the value, and resumes the task if it waits.
     @inlinable
     func settle(_ value: Value) {
         let waiting = state.withLock { state -> UnsafeContinuation<Value, Never>? in
@@ -77,6 +82,7 @@ final class PendingValue<Value: Sendable>: Sendable {
         waiting?.resume(returning: value)
     }
 
+    /// Resumes a task with the value, now or once the value is set.
     @inlinable
     func wait(_ continuation: UnsafeContinuation<Value, Never>) {
         let value = state.withLock { state -> Value? in

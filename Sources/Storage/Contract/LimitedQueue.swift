@@ -3,13 +3,15 @@ internal import Synchronization
 
 /// A queue that runs a limited number of pieces of work at the same time. Further work waits and starts in FIFO order.
 ///
-/// A concurrent `DispatchQueue` starts a thread for each piece of work that finds all threads busy, up to hundreds.
-/// These threads, with their stacks and the allocator's caches, then stay for as long as any work comes.
+/// A concurrent `DispatchQueue` alone starts a thread for each piece of work that finds all threads busy, up to
+/// hundreds. As long as work comes, these threads stay, with the memory of their stacks and of the allocator's caches.
 public final class LimitedQueue: Sendable {
     private typealias Work = @Sendable () -> Void
 
     private struct State {
+        /// The number of pieces of work that run.
         var running = 0
+        /// Further work, in FIFO order.
         var waiting: [Work] = []
     }
 
@@ -31,7 +33,7 @@ public final class LimitedQueue: Sendable {
     /// Runs work as ``run(_:)`` does, unless the queue is full.
     ///
     /// - Parameter mostWaiting: the maximum number of pieces of work that wait.
-    /// - Returns: `nil` if so many wait already; the work is not run then.
+    /// - Returns: the result; `nil` if this many pieces of work wait already. The work is not run then.
     public func run<Value: Sendable>(
         mostWaiting: Int, _ work: @escaping @Sendable () -> Value
     ) async -> Value? {
@@ -40,8 +42,9 @@ public final class LimitedQueue: Sendable {
         }
     }
 
-    /// Blocks until the running work has ended, and all work that was waiting at the time of the call.
+    /// Blocks until all work has ended that was running or waiting at the time of the call.
     public func wait() {
+        // A block of the queue takes over waiting work before it ends, so the barrier waits for that work, too.
         queue.sync(flags: .barrier) {}
     }
 
@@ -65,7 +68,7 @@ public final class LimitedQueue: Sendable {
         return step != .refuse
     }
 
-    /// Runs work on a thread of the queue, and then waiting work until there is none.
+    /// Runs work on a thread of the queue, and then the waiting work until none is left.
     private func run(from first: @escaping Work) {
         var next: Work? = first
         while let work = next {

@@ -1,9 +1,10 @@
 import Bucketing
 
-/// Wraps a store and fails each change with ``StorageError/readOnly``, while the content of the store is copied to
-/// another one.
+/// Wraps a store and fails each change with ``StorageError/readOnly``. A server uses it while the content of its store
+/// is copied to another store.
 public final class ReadOnlyStore: Store {
     private let base: any Store
+    /// The session that ``probe()`` reads with.
     private let probing: BackgroundSession
 
     /// - Throws: ``StorageError/unavailable(reason:)``, ``StorageError/closed``
@@ -16,7 +17,7 @@ public final class ReadOnlyStore: Store {
         ReadOnlySession(try base.makeSession(on: executor))
     }
 
-    /// Probes with a read instead of a write.
+    /// Probes with a read instead of a write, because the database must not change.
     public func probe() async throws(StorageError) {
         try await probing.run { session throws(StorageError) in
             _ = try await session.read(.datafileHistory(sdkKey: "", limit: 1))

@@ -1,10 +1,14 @@
 public import Bucketing
 
+// The functions that create ``SharedChange``s, by topic. Changes of series, proposals, webhooks, looks, last uses,
+// imports and the store's generation are in the files of these topics.
+
 // MARK: Projects
 
 extension SharedChange<StoredDatafile?> {
-    /// Activates a datafile and records that in the audit log. The result is the stored datafile, or `nil` if another
-    /// version was active or the project is missing.
+    /// Activates a datafile and records the change in the audit log. The result is the stored datafile; `nil` if the
+    /// change was refused: because the active or the newest version is not the expected one, because the project is
+    /// missing, or for one of the reasons given for `schema` and `approval`. Nothing was stored then.
     ///
     /// - Parameters:
     ///   - allocations: the allocations of the datafile's experiments; see ``AllocationRules/allocations(in:since:)``.
@@ -16,13 +20,13 @@ extension SharedChange<StoredDatafile?> {
     ///     compared with the ids in other projects; `nil` to accept any.
     ///   - freezing: the experiments that the datafile concludes. Their totals are frozen in the same transaction, so
     ///     that no experiment is concluded without frozen totals.
-    ///   - makesProject: whether the datafile may create a project if there are others already. The first project is
-    ///     always created by its datafile.
-    ///   - schema: attributes, segments and webhooks to define together with the datafile. The whole change is refused
-    ///     if an attribute has another type, or if a webhook was changed meanwhile.
-    ///   - approval: the approval of the proposal that this change carries out. The whole change is refused if the
-    ///     proposal has been decided already.
-    ///   - notes: the audit entries. The versions and revisions before and after are added to each.
+    ///   - makesProject: whether the datafile may create a project if others exist already. The first project is always
+    ///     created by its datafile.
+    ///   - schema: attributes, segments and webhooks to define together with the datafile. The change is refused if an
+    ///     attribute has another type, or if a webhook was changed meanwhile.
+    ///   - approval: the approval of the proposal that this change carries out; `nil` if there is none. The change is
+    ///     refused if the proposal has been decided already.
+    ///   - notes: the audit entries. The versions and revisions before and after are added to each of them.
     public static func putDatafile(
         _ datafile: DatafileWrite, sdkKey: String, revision: String, allocations: [Identifier: TrafficAllocation],
         statuses: [Identifier: String], series: [Identifier: [SeriesDefinition]] = [:], replacing: Int64?,
@@ -31,8 +35,8 @@ extension SharedChange<StoredDatafile?> {
         approval: Approval? = nil, notes: [AuditNote],
         by author: Author
     ) -> Self {
-        // `context.now` is the time of the transaction, not of the submission: assignments until then were made with
-        // the former datafile.
+        // The datafile gets the time of the transaction, `context.now`. The time of the submission would be too early:
+        // assignments between the two were made with the former datafile.
         Self(
             .projects, .activeDatafile(sdkKey: sdkKey),
             .latestPeriods(sdkKey: sdkKey, experimentIDs: Set(allocations.keys).union(statuses.keys)), .series,
@@ -53,14 +57,8 @@ extension SharedChange<StoredDatafile?> {
                 version: records.newestDatafile + 1, sdkKey: sdkKey, revision: revision, body: datafile.body,
                 storedAt: context.now, author: author.name)
             records.write(.insertDatafile(stored, datafile.written))
-            let periods = AllocationRules.periods(begunBy: stored, allocations, after: records.latestPeriods)
-            if !periods.isEmpty { records.write(.insertPeriods(periods)) }
-            let statusPeriods = StatusRules.periods(begunBy: stored, statuses, after: records.latestStatuses)
-            if !statusPeriods.isEmpty { records.write(.insertStatuses(statusPeriods)) }
-            for freeze in freezing {
-                let tallies = records.tallies[freeze.experimentID] ?? TallySnapshot()
-                records.write(.insertFrozenResults(tallies.rows(freeze)))
-            }
+            records.beginPeriods(of: stored, allocations, statuses)
+            records.freeze(freezing)
             records.track(series, sdkKey: sdkKey, at: context.now)
             for note in notes {
                 records.record(
@@ -71,13 +69,33 @@ extension SharedChange<StoredDatafile?> {
     }
 }
 
+extension SharedRecords {
+    /// Stores the allocation periods and status periods that a datafile begins.
+    fileprivate mutating func beginPeriods(
+        of datafile: StoredDatafile, _ allocations: [Identifier: TrafficAllocation], _ statuses: [Identifier: String]
+    ) {
+        let periods = AllocationRules.periods(begunBy: datafile, allocations, after: latestPeriods)
+        if !periods.isEmpty { write(.insertPeriods(periods)) }
+        let statusPeriods = StatusRules.periods(begunBy: datafile, statuses, after: latestStatuses)
+        if !statusPeriods.isEmpty { write(.insertStatuses(statusPeriods)) }
+    }
+
+    /// Stores the present totals of experiments permanently. Their tallies must have been read.
+    fileprivate mutating func freeze(_ freezes: [ResultsFreeze]) {
+        for freeze in freezes {
+            let tallies = tallies[freeze.experimentID] ?? TallySnapshot()
+            write(.insertFrozenResults(tallies.rows(freeze)))
+        }
+    }
+}
+
 extension SharedChange<ProjectSettingsResult> {
-    /// Creates or changes a project by ``ProjectRules`` and records that in the audit log.
+    /// Creates or changes a project by ``ProjectRules`` and records the change in the audit log.
     ///
     /// - Parameters:
     ///   - datafile: the first datafile of a new project, with the revision `0`; ignored if the project exists.
-    ///   - approval: the approval of the proposal that this change carries out. If the proposal has been decided
-    ///     already, nothing changes.
+    ///   - approval: the approval of the proposal that this change carries out; `nil` if there is none. If the proposal
+    ///     has been decided already, nothing changes.
     public static func putProject(
         _ change: ProjectSettings, datafile: [UInt8], approval: Approval? = nil, by author: Author
     ) -> Self {
@@ -103,10 +121,11 @@ extension SharedChange<ProjectSettingsResult> {
 }
 
 extension SharedChange<ProjectRemovalResult> {
-    /// Deletes a project with all its datafiles and forced variations, and records that in the audit log.
+    /// Deletes a project with all its data (``SharedRecords/Write/deleteProject(sdkKey:)``), and records the deletion
+    /// in the audit log.
     ///
-    /// - Parameter version: the version of the active datafile, which the caller has found to be empty, so that no
-    ///   definitions are lost.
+    /// - Parameter version: the version of the active datafile, which the caller has found to be empty. A newer
+    ///   datafile may have definitions, so the project is then not deleted.
     public static func removeProject(sdkKey: String, expecting version: Int64, by author: Author) -> Self {
         Self(.projects, .activeDatafile(sdkKey: sdkKey)) { records, _ in
             let active = records.activeDatafile?.version ?? 0
@@ -124,14 +143,14 @@ extension SharedChange<ProjectRemovalResult> {
 // MARK: Attributes and segments
 
 extension SharedChange<AttributeDefinitionResult> {
-    /// Defines an attribute, or changes the allowed values of a selection. The store assigns the number; the number of
-    /// `definition` is ignored.
+    /// Defines an attribute, or changes the allowed values of a selection, and records the change in the audit log. The
+    /// attribute gets a new number or keeps its own; the number of `definition` is ignored.
     public static func putAttribute(_ definition: AttributeDefinition, by author: Author) -> Self {
         Self(.attribute(definition.name)) { records, _ in records.define(definition, by: author) }
     }
 }
 
-/// Attributes, segments and webhooks to define in one transaction, alone or together with a datafile.
+/// Attributes, segments and webhooks to define in one transaction, with or without a datafile.
 public struct SchemaChange: Sendable {
     public var attributes: [AttributeDefinition] = []
     public var segments: [Segment] = []
@@ -139,11 +158,12 @@ public struct SchemaChange: Sendable {
 
     public init() {}
 
-    /// Whether the change leaves alone what all projects share: attributes and segments.
+    /// Whether the change defines no attributes and segments, which all projects share.
     public var isOfProject: Bool { attributes.isEmpty && segments.isEmpty }
 
     public var isEmpty: Bool { isOfProject && webhooks.isEmpty }
 
+    /// The parts of ``SharedRecords`` that the change needs.
     fileprivate var parts: [SharedRecords.Part] {
         attributes.map { .attribute($0.name) } + segments.map { .segment($0.name) }
             + webhooks.map { .webhook(key: $0.key) }
@@ -151,7 +171,7 @@ public struct SchemaChange: Sendable {
 }
 
 extension SharedRecords {
-    /// Defines an attribute, unless the name belongs to an attribute of another type.
+    /// Defines an attribute, unless the name belongs to an attribute of another type, and records the change.
     fileprivate mutating func define(
         _ definition: AttributeDefinition, by author: Author
     ) -> AttributeDefinitionResult {
@@ -170,9 +190,9 @@ extension SharedRecords {
         return result
     }
 
-    /// Defines a segment.
+    /// Defines a segment, unless it has the same conditions already, and records the change.
     ///
-    /// - Returns: whether it is new.
+    /// - Returns: whether the segment is new.
     fileprivate mutating func define(_ segment: Segment, by author: Author) -> Bool {
         let former = segments[segment.name]
         guard former != segment.conditions else { return false }
@@ -181,10 +201,10 @@ extension SharedRecords {
         return former == nil
     }
 
-    /// Defines attributes, segments and webhooks.
+    /// Defines all attributes, segments and webhooks of a change, or none of them.
     ///
-    /// - Returns: `false` if nothing was defined, because an attribute has another type, or a webhook was changed
-    ///   meanwhile.
+    /// - Returns: `false` if nothing was defined, because an attribute has another type, or because a webhook was
+    ///   changed meanwhile.
     fileprivate mutating func define(_ schema: SchemaChange, by author: Author) -> Bool {
         let typesFit = schema.attributes.allSatisfy { definition in
             if case .otherType = AttributeRules.define(definition, replacing: attributes[definition.name]) {
@@ -201,8 +221,8 @@ extension SharedRecords {
 }
 
 extension SharedChange<Bool> {
-    /// Deletes an attribute. Its values are deleted in the background; readers ignore them as soon as they know the new
-    /// schema. The result is whether the attribute existed.
+    /// Deletes an attribute. The values of users are deleted in the background. Readers ignore the values as soon as
+    /// they know the new schema. The result is whether the attribute existed.
     public static func removeAttribute(_ name: Identifier, by author: Author) -> Self {
         Self(.attribute(name)) { records, _ in
             guard let former = records.attributes[name] else { return false }
@@ -227,7 +247,7 @@ extension SharedChange<Bool> {
         }
     }
 
-    /// Deletes a segment. The result is whether it existed.
+    /// Deletes a segment. The result is whether the segment existed.
     public static func removeSegment(_ name: Identifier, by author: Author) -> Self {
         Self(.segment(name)) { records, _ in
             guard let former = records.segments[name] else { return false }
@@ -242,8 +262,8 @@ extension SharedChange<Bool> {
 
 extension SharedChange<StickyDocument> {
     /// Merges assignments into a sticky document, and removes others. The result is the document after the change.
-    /// Nothing is written if the document has not changed. Fails with ``StorageError/tooManyAssignments(limit:)`` if
-    /// the document would become too large.
+    /// Nothing is written if the document stays the same. An empty document is deleted. The change fails with
+    /// ``StorageError/tooManyAssignments(limit:)`` if the document would exceed the limit.
     public static func stickyDocument(_ change: StickyDocumentChange) -> Self {
         Self(
             .stickyDocument(change.key, isChanged: true), userID: change.key.attributeValue,
@@ -263,8 +283,8 @@ extension SharedChange<StickyDocument> {
 }
 
 extension SharedChange<Bool> {
-    /// Deletes a sticky document, even an unreadable one, and records that in the audit log. The result is whether it
-    /// existed.
+    /// Deletes a sticky document, even if it cannot be decoded, and records the deletion in the audit log. The result
+    /// is whether the document existed.
     public static func removeStickyDocument(_ key: StickyDocumentKey, by author: Author) -> Self {
         Self(.stickyDocument(key, isChanged: false)) { records, _ in
             guard let former = records.stickyDocument else { return false }
@@ -276,7 +296,7 @@ extension SharedChange<Bool> {
 }
 
 extension SharedChange<Void> {
-    /// Records an action that took place outside the store in the audit log.
+    /// Records in the audit log an action that took place outside the store.
     public static func record(_ note: AuditNote, by author: Author) -> Self {
         Self { records, _ in records.record(note, by: author) }
     }

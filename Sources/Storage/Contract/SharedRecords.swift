@@ -2,9 +2,8 @@ package import Bucketing
 package import Chronology
 package import JSON
 
-/// The data shared by all users that a store has read for a ``SharedChange``, and the writes that the change's rule
-/// requests. The store reads and writes in the same transaction. The counterpart for data of one user is
-/// ``UserRecords``.
+/// The data that a store has read for a ``SharedChange``, and the writes that the rule of the change requests. The
+/// store reads and writes in the same transaction. ``UserRecords`` is the counterpart for the data of one user.
 package struct SharedRecords {
     /// A part that a rule may need, about as much as one query reads.
     package enum Part: Sendable, Equatable {
@@ -12,8 +11,8 @@ package struct SharedRecords {
         case projects
         /// The active datafile of a project, without its content.
         case activeDatafile(sdkKey: String)
-        /// The last allocation period and the last status of some experiments in a project. A store may also read those
-        /// of other experiments.
+        /// The last allocation period and the last status period of experiments in a project. A store may read further
+        /// experiments as well.
         case latestPeriods(sdkKey: String, experimentIDs: Set<Identifier>)
         /// The tracked series of all experiments, the number of the newest series, and the time since which events are
         /// kept.
@@ -23,13 +22,14 @@ package struct SharedRecords {
         case segment(Identifier)
         /// All tallies of an experiment, from one snapshot.
         case tallies(experimentID: Identifier)
-        /// - Parameter isChanged: whether the document may be created or changed.
+        /// A sticky document. `isChanged` is whether the change may create or change the document; otherwise it may
+        /// only delete it.
         case stickyDocument(StickyDocumentKey, isChanged: Bool)
         /// A proposal, without its body.
         case proposal(id: String)
-        /// The last look of a bandit.
+        /// The last look of a bandit at an experiment; see ``StoredLook``.
         case look(sdkKey: String, experimentID: Identifier)
-        /// The last findings of the experiment monitor.
+        /// The last findings of the experiment monitor in an experiment; see ``StoredLook``.
         case finding(sdkKey: String, experimentID: Identifier)
         /// A webhook, and the number of the last entry of the audit log.
         case webhook(key: String)
@@ -37,27 +37,27 @@ package struct SharedRecords {
 
     /// A write that a rule requests.
     package enum Write: Sendable {
-        /// Stores a project. If it is the default, the former default no longer is.
+        /// Stores a project. If the project is the default, the former default project loses this role.
         case putProject(ProjectRecord)
-        /// Deletes a project, its datafiles, forced variations, last uses, proposals and looks.
+        /// Deletes a project and all rows of ``StoredTable/ofProject`` with its SDK key.
         case deleteProject(sdkKey: String)
         /// Stores a datafile, and deletes the oldest datafiles of its project beyond ``StoreSettings/datafileHistory``.
-        /// The last datafile of ``Author/processUser`` is kept, because the next start compares the option `--datafile`
-        /// with it.
+        /// The last datafile of ``Author/processUser`` stays, because the next start compares the option `--datafile`
+        /// with this datafile.
         ///
-        /// The body is the form that is written: the difference to the former datafile if that is smaller, or else the
-        /// whole.
+        /// The body is the form in which the elements are written: the difference to the former datafile if the
+        /// difference is smaller, or else the whole datafile.
         case insertDatafile(StoredDatafile, StoredDatafile.Body)
         case insertPeriods([AllocationPeriod.OfExperiment])
         case insertStatuses([StatusPeriod.OfExperiment])
         case insertFrozenResults([FrozenRow])
         /// Inserts a series, or replaces the series with the same number.
         case putSeries(TrackedSeries)
-        /// Deletes the tallies of a series. Once the totals of all users are deleted as well, `andSeries` is the number
-        /// of the series, which is then deleted itself.
+        /// Deletes the tallies of a series. With the number `andSeries`, the series is deleted as well; `nil` as long
+        /// as users still have totals of the series.
         case deleteSums(SeriesSums, andSeries: Int64?)
-        /// Sets the number of the newest series. It is also the version of all series together: a change of a user that
-        /// was computed with another version is refused.
+        /// Sets the number of the newest series. The number is also the version of all series: a change of a user is
+        /// refused if it was computed with another version.
         case renumberSeries(Int64)
         case insertAttribute(AttributeDefinition)
         case updateAttribute(AttributeDefinition)
@@ -68,9 +68,9 @@ package struct SharedRecords {
         case putStickyDocument(StickyDocument)
         case deleteStickyDocument(StickyDocumentKey)
         case putLastUses([LastUse])
-        /// Stores a proposal, and deletes the oldest ones of its project beyond ``Proposal/limit``.
+        /// Stores a proposal, and deletes the oldest proposals of its project beyond ``Proposal/limit``.
         case insertProposal(Proposal)
-        /// Changes the decision of a proposal.
+        /// Stores the decision of a proposal.
         case updateProposal(Proposal)
         case putLook(StoredLook)
         case putFinding(StoredLook)
@@ -93,41 +93,53 @@ package struct SharedRecords {
         }
     }
 
+    /// All projects.
     package var projects: [ProjectRecord] = []
-    /// 0 if there was no datafile.
+    /// The version of the newest datafile of all projects; 0 if there was no datafile.
     package var newestDatafile: Int64 = 0
+    /// The active datafile of the requested project, without its content; `nil` if there is none.
     package var activeDatafile: StoredDatafile?
+    /// By experiment.
     package var latestPeriods: [Identifier: AllocationPeriod] = [:]
+    /// By experiment.
     package var latestStatuses: [Identifier: StatusPeriod] = [:]
+    /// By experiment.
     package var tallies: [Identifier: TallySnapshot] = [:]
+    /// The tracked series of all experiments.
     package var series: [TrackedSeries] = []
-    /// 0 if there was no series.
+    /// The number of the newest series; 0 if there was no series.
     package var newestSeries: Int64 = 0
     /// Events that were received before this time have been deleted; ``Instant/epoch`` if none were.
     package var eventsSince = Instant.epoch
     /// The requested attributes that exist.
     package var attributes: [Identifier: AttributeDefinition] = [:]
-    /// 0 if there was no attribute.
+    /// The number of the newest attribute; 0 if there was no attribute.
     package var newestAttribute: Int64 = 0
     /// The conditions of the requested segments that exist.
     package var segments: [Identifier: JSONValue] = [:]
-    /// The stored assignments of the requested document, as JSON.
+    /// The stored assignments of the requested document, as JSON; `nil` if there is none.
     package var stickyDocument: String?
+    /// The requested proposal without its body; `nil` if there is none.
     package var proposal: Proposal?
+    /// The requested look of a bandit; `nil` if there is none.
     package var look: StoredLook?
+    /// The requested findings of the monitor; `nil` if there are none.
     package var finding: StoredLook?
     /// The requested webhooks that exist.
     package var webhooks: [String: Webhook] = [:]
+    /// The greatest id of an audit entry; 0 if there is none.
     package var lastAuditEntry: Int64 = 0
     /// The requested writes, in order.
     package private(set) var writes: [Write] = []
 
     package init() {}
 
+    /// Requests a write.
     mutating func write(_ write: Write) {
         writes.append(write)
     }
 
+    /// Requests an entry of the audit log.
     mutating func record(_ note: AuditNote, by author: Author) {
         write(.recordAudit(note, author))
     }

@@ -1,7 +1,8 @@
 /// Why a database cannot be opened.
 public struct DatabaseError: Error, Sendable, CustomStringConvertible {
     public let description: String
-    /// Whether opening the database fails again until somebody corrects the configuration or the database.
+    /// Whether a retry is useless, because opening the database fails until somebody corrects the configuration or the
+    /// database.
     public let isPermanent: Bool
 
     /// - Parameter database: the path or the address, without secrets.
@@ -21,29 +22,28 @@ public enum StorageError: Error, Hashable, Sendable {
     case overloaded
     /// The store failed, for example because the disk is full or the database locked. Nothing was acknowledged.
     case unavailable(reason: String)
-    /// The decision was not made with the datafile that is the newest at the commit. Nothing was stored; the caller
-    /// should decide again with the newest one.
+    /// The decision was made with a datafile that is no longer the newest at the commit. Nothing was stored; the caller
+    /// should decide again with the newest datafile.
     case staleDatafile
     /// The stored data of this user is unreadable; other users are not affected. Nothing was acknowledged.
     case damaged(reason: String)
     /// The user was erased while the change waited for its transaction. Nothing was stored; the caller may retry.
     case erased
-    /// A text of the request contains NUL, which PostgreSQL cannot store and therefore no store accepts. Nothing was
-    /// stored.
+    /// A text of the request contains NUL. PostgreSQL cannot store NUL, so no store accepts it. Nothing was stored.
     case unstorable
     /// The store is read-only at present. Nothing was stored; the caller may retry later.
     case readOnly
-    /// The store is a copy, and its upstream, which makes all changes, does not respond. Nothing was stored; the caller
-    /// may retry later.
+    /// The store is a copy, and its upstream does not respond. Nothing was stored, because the upstream makes all
+    /// changes; the caller may retry later.
     case away
-    /// The store is a copy, and the response of its upstream was cut off, so it is unknown whether the change was made.
+    /// The store is a copy, and the response of its upstream was cut off. Whether the change was made is unknown.
     case undecided
     /// The store is closed or closing.
     case closed
 }
 
 extension StorageError {
-    /// Whether the error concerns this user only, so that the operation may succeed for others.
+    /// Whether the error concerns one user only, so that the operation may succeed for other users.
     public var concernsOneUser: Bool {
         switch self {
         case .tooManyAssignments, .conditionFailed, .damaged, .erased, .unstorable: true

@@ -1,33 +1,37 @@
 public import Bucketing
 
-/// A database in which Holdfast keeps users, projects, events and the audit log. All reads and changes go through the
-/// sessions that it opens: one ``StoreSession`` for each event loop, or for each background task.
+/// A database in which Holdfast keeps users, projects, events and the audit log. All reads and changes go through
+/// sessions: each event loop and each background task opens a ``StoreSession``.
 ///
 /// To add a store, conform to this protocol and to ``StoreSession``. Changes carry the rules that the store must apply
 /// in its transactions (``UserChange``, ``SharedChange``), and reads carry the SQL to execute (``StoreQuery``). The
-/// suites `StoreContract` in `Tests/TestSupport` test what every store promises.
+/// suites `StoreContract` in `Tests/TestSupport` test the promises of every store.
 public protocol Store: AnyObject, Sendable {
     /// The limits and lifetimes of assignments that the store applies to profiles.
     var rules: ProfileRules { get }
 
-    /// Whether the store is a copy of another server's store. Only that other server does the background work: the
-    /// steps of schedules and ramps, warnings, and the sums of metric series.
+    /// Whether the store is a copy of another server's store. The other server alone does the background work: the
+    /// steps of schedules and ramps, warnings, and the totals of metric series.
     var isCopy: Bool { get }
 
-    /// The time of the database, for everything that is stored.
+    /// The time of the database. All stored times come from this clock.
     var clock: StoreClock { get }
 
     /// Opens a session.
     ///
-    /// - Parameter executor: where the session is used and where its completions are called.
+    /// - Parameter executor: runs all code that uses the session, and the session's completions.
     /// - Throws: ``StorageError/unavailable(reason:)``, ``StorageError/closed``
     func makeSession(on executor: any StoreExecutor) throws(StorageError) -> sending any StoreSession
 
     /// Tests the store with a small durable write. After a failed write, the probe writes about as much as the failed
-    /// one, so that it fails as long as the failed write would still not fit on the disk.
+    /// write. It then succeeds only once the failed write would fit on the disk.
+    ///
+    /// - Throws: ``StorageError/unavailable(reason:)``, ``StorageError/closed``
     func probe() async throws(StorageError)
 
     /// Tests whether lookups work, even if writes fail.
+    ///
+    /// - Throws: ``StorageError/unavailable(reason:)``, ``StorageError/closed``
     func probeReads() async throws(StorageError)
 
     /// Why lookups fail; `nil` once they work again. Cheap.
@@ -36,21 +40,21 @@ public protocol Store: AnyObject, Sendable {
     /// Why writes fail; `nil` once a change or probe has written as much as the failed write. Cheap.
     var writeFailure: StorageError? { get }
 
-    /// Why acknowledged writes may be missing in the database that ``close()`` has left; `nil` if none are.
+    /// Why acknowledged writes may be missing in the database after ``close()``; `nil` if none are missing.
     var closeFailure: StorageError? { get }
 
     /// Returns counters and gauges. Cheap.
     func metrics() -> StoreMetrics
 
-    /// Registers a function to be called when any process has changed projects, attributes or segments. It is also
-    /// called when the notification begins, because earlier changes were not notified.
+    /// Registers a function to be called when any process has changed projects, attributes or segments.
     ///
-    /// - Parameter changed: called on any thread.
-    /// - Returns: `nil` if the store cannot notify, so that its users must poll.
+    /// - Parameter changed: called on any thread. Also called when the notification begins, because earlier changes
+    ///   were not notified.
+    /// - Returns: `nil` if the store cannot notify. The caller must then poll.
     func watchProjects(_ changed: @escaping @Sendable () -> Void) -> (any ProjectWatch)?
 
-    /// Refuses new changes, makes the submitted ones durable, and releases all resources except those of sessions, each
-    /// of which must be closed on its executor. Blocks until done; do not call it from a completion.
+    /// Refuses new changes, makes the submitted changes durable, and releases all resources except those of sessions.
+    /// Each session must be closed on its executor. Blocks until done; do not call this function from a completion.
     func close()
 }
 
@@ -104,9 +108,9 @@ public protocol StoreSession: AnyObject {
         _ changes: [ProfileChange], by author: Author?,
         _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void)
 
-    /// Stores events in order, in one transaction. An event whose user another process has erased since the event was
-    /// received is dropped, as if it had been stored before the erasure. An ``EventOutcome/outdated`` event does not
-    /// affect the others.
+    /// Stores events in order, in one transaction. If another process has erased the user of an event since the event
+    /// was received, the event is dropped and counts as ``EventOutcome/stored``: the erasure would have deleted it. An
+    /// ``EventOutcome/outdated`` event does not affect the others.
     ///
     /// - Parameter completion: called with the outcome of each event once all are durable, or once all have failed.
     func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>)
@@ -120,21 +124,22 @@ public protocol StoreSession: AnyObject {
     /// Makes a change of data that all users share, such as projects, or of a sticky document.
     func write<Value>(_ change: SharedChange<Value>, _ completion: @escaping Completion<Value>)
 
-    /// Opens in advance what lookups need, such as connections, so that a failure shows before the first lookup.
+    /// Opens the resources of lookups in advance, such as connections. A failure then shows before the first lookup.
     ///
     /// - Throws: ``StorageError/unavailable(reason:)``, ``StorageError/closed``
     func prepareLookups() throws(StorageError)
 
-    /// Begins a batch of lookups. They may share one snapshot, or one message over the network; the snapshot must not
-    /// be older than this call.
+    /// Begins a batch of lookups. The lookups of a batch may share one snapshot, or one message over the network. The
+    /// snapshot must not be older than this call.
     func beginBatch()
 
-    /// Ends the batch and releases its snapshot, before the executor waits.
+    /// Ends the batch and releases its snapshot. The executor calls it before it waits for events, so that no snapshot
+    /// stays open meanwhile.
     func endBatch()
 
     /// A counter that rises when a lookup shows that another process may have changed projects, attributes or segments.
-    /// A caller that compares the counter after it has looked a user up learns whether it must read the definitions and
-    /// forced variations again before it decides. Cheap; stays 0 in stores that cannot tell.
+    /// If the counter has risen after the lookup of a user, the caller must read the definitions and forced variations
+    /// again before it decides. Cheap. Stays 0 in stores that do not notice such changes.
     var projectNotices: UInt64 { get }
 
     /// The hits and misses of the session's cache since the session was opened, and the size of the cache.
@@ -145,11 +150,11 @@ public protocol StoreSession: AnyObject {
 }
 
 extension StoreSession {
-    /// The default, for stores that cannot tell.
+    /// The default, for stores that do not notice changes by other processes.
     public var projectNotices: UInt64 { 0 }
 }
 
-/// The notification of a store's changes.
+/// A registration by ``Store/watchProjects(_:)``.
 public protocol ProjectWatch: AnyObject, Sendable {
     /// Whether changes are notified at present. Cheap.
     var isActive: Bool { get }

@@ -12,18 +12,20 @@ public import Dispatch
 public protocol StoreExecutor: AnyObject, Sendable {
     /// Schedules work, in FIFO order. Any thread may call it.
     ///
-    /// - Returns: `false` if the executor has stopped, so the work will not run.
+    /// - Returns: `false` if the executor has stopped. The work then never runs.
     @discardableResult
     func submit(_ work: @escaping @Sendable () -> Void) -> Bool
 
     /// Watches a descriptor, such as the socket of a database.
     ///
     /// - Parameters:
-    ///   - descriptor: the executor watches a duplicate, so its owner may close it at any time.
-    ///   - ready: called on the executor while the descriptor is readable or has failed (level-triggered), and while it
-    ///     is writable if ``DescriptorWatch/awaitsWriting`` is set. Never called after the watch is cancelled.
-    /// - Returns: a watch that waits for the descriptor to be readable. Only code on the executor may use it.
-    /// - Throws: ``StorageError/unavailable(reason:)``
+    ///   - descriptor: the descriptor. Its owner may close it at any time, because the executor watches a duplicate.
+    ///   - ready: called on the executor as long as the descriptor is readable or has failed (level-triggered), and as
+    ///     long as it is writable if ``DescriptorWatch/awaitsWriting`` is set. Never called after the watch is
+    ///     cancelled.
+    /// - Returns: a watch for reading. Only code on the executor may use it.
+    /// - Throws: ``StorageError/unavailable(reason:)`` if the process has too many open descriptors, or if the executor
+    ///   cannot watch descriptors.
     func watch(
         _ descriptor: Int32, _ ready: @escaping @Sendable () -> Void
     ) throws(StorageError) -> any DescriptorWatch
@@ -40,7 +42,7 @@ extension StoreExecutor {
 
 /// A descriptor that an executor watches.
 public protocol DescriptorWatch: AnyObject {
-    /// Whether to report as well that the descriptor is writable.
+    /// Whether to report that the descriptor is writable, in addition to readable.
     var awaitsWriting: Bool { get set }
 
     /// Ends the watch.

@@ -1,11 +1,11 @@
 public import Bucketing
 public import Chronology
 
-/// A read of a store; `Value` is the type of its result. The static functions in `…Queries.swift` create all queries,
-/// for example `.datafileHistory(sdkKey:limit:)`.
+/// A read of a store. `Value` is the type of the result. Static functions create all queries, for example
+/// `.datafileHistory(sdkKey:limit:)`; most are in files `…Queries.swift`.
 ///
-/// Databases execute the ``reading``, which has the SQL statements. Stores that are not databases, such as the one in
-/// memory for tests, and stores that answer only some queries look at the ``subject`` instead.
+/// Databases execute the ``reading``, which has the SQL statements. Other stores switch over the ``subject`` instead:
+/// the store in memory for tests, and the store of an edge, which answers only some queries.
 public struct StoreQuery<Value: Sendable>: Sendable {
     /// The records that the query asks for.
     public let subject: QuerySubject
@@ -18,8 +18,8 @@ public struct StoreQuery<Value: Sendable>: Sendable {
     }
 }
 
-/// The records that a ``StoreQuery`` asks for, with its parameters. The functions of ``StoreQuery`` with the same names
-/// describe each.
+/// The records that a ``StoreQuery`` asks for, with the parameters of the query. The function of ``StoreQuery`` that
+/// creates a query with the subject describes the records and the parameters.
 public enum QuerySubject: Sendable {
     case profiles(after: Identifier?, limit: Int)
     case userRecords(after: Identifier?, limit: Int)

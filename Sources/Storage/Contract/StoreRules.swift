@@ -1,10 +1,10 @@
-public import Bucketing
+import Bucketing
 public import Chronology
 
-/// The rules of changes that concern several records of a user: the consequences of erasures, overrides and forced
-/// variations for exposures and tallies, and the audit entries of all three.
+/// The rules of changes that concern several records of a user. Erasures, overrides and forced variations have
+/// consequences for exposures and tallies, and admins' changes have audit entries.
 ///
-/// A store may apply saves and assignments by ``ProfileRules`` directly, because they concern only the profile; see
+/// Saves and assignments concern only the profile. A store may apply them by ``ProfileRules`` directly; see
 /// ``ProfileChange/concernsProfileOnly``.
 public struct StoreRules: Sendable {
     public var profiles: ProfileRules
@@ -15,9 +15,10 @@ public struct StoreRules: Sendable {
 
     /// Applies a change of a profile with all its consequences.
     ///
-    /// - Parameter author: `nil` for a change that is not recorded in the audit log.
+    /// - Parameter author: the author of the audit entries; `nil` for a change that is not recorded in the audit log.
     /// - Returns: `nil` if `records` lacks a part that is needed; nothing has changed then.
-    /// - Throws: the errors of ``ProfileRules``, and ``StorageError/damaged(reason:)``
+    /// - Throws: the errors of ``ProfileRules``, and ``StorageError/damaged(reason:)`` if the profile cannot be decoded
+    ///   and the change is not an erasure.
     public func apply(
         _ change: ProfileChange, by author: Author?, to records: inout UserRecords, at now: Instant,
         _ tallies: inout TallyChanges
@@ -43,19 +44,22 @@ public struct StoreRules: Sendable {
             for stored in excluded { EventRules.exclude(stored, in: &records, &tallies) }
         case .replace, .save, .assign, .remove: break
         }
-        // An erasure may have an effect that no profile shows, such as on a forced variation.
-        if let author, !records.writes.isEmpty || result.erased?.isEmpty == false {
+        // A change without effect has no audit entry. An erasure may have erased only audit entries, without a write.
+        let hasEffect = !records.writes.isEmpty || result.erased?.isEmpty == false
+        if let author, hasEffect {
             for note in AuditNote.notes(change, from: stored?.visible(at: now), to: outcome.result.profile) {
                 records.write(.recordAudit(note, author))
             }
         }
-        // Even if nothing is stored about the user: another process may have writes of the user waiting, or an edge
-        // events.
+        // Recorded even if nothing is stored about the user, because changes of the user may wait in another process,
+        // or events at an edge; see ``ErasureRules``.
         if change.operation.isErasure { records.write(.noteRemoval(into: nil)) }
         return result
     }
 
-    /// Requests the erasure of everything except the profile, and counts the erased records, with the profile.
+    /// Requests the erasure of everything except the profile.
+    ///
+    /// - Returns: the numbers of erased records, including the profile.
     private static func eraseOtherRecords(_ records: inout UserRecords) -> ErasedRecords {
         let isEmpty =
             records.forcedVariations.isEmpty && records.exposures.isEmpty && !records.attributes.exists
@@ -67,7 +71,7 @@ public struct StoreRules: Sendable {
         return erased
     }
 
-    /// The parts of the user's records that an operation needs.
+    /// Returns the parts of the user's records that an operation needs.
     private static func parts(_ operation: ProfileChange.Operation) -> [UserRecords.Part] {
         switch operation {
         case .erase, .eraseKeepingTotals: UserRecords.everything
@@ -77,8 +81,8 @@ public struct StoreRules: Sendable {
         }
     }
 
-    /// The exposures that results no longer count after the change: all of an erased user, and those to experiments in
-    /// which an admin chooses the variation.
+    /// Returns the exposures that results no longer count after the change: all exposures of an erased user, and the
+    /// exposures to experiments in which an admin chooses the variation.
     private static func excluded(by operation: ProfileChange.Operation, _ records: UserRecords) -> [StoredExposure] {
         switch operation {
         case .erase: records.exposures
@@ -88,7 +92,7 @@ public struct StoreRules: Sendable {
         }
     }
 
-    /// The stored profile, including expired assignments; `nil` if there is none.
+    /// Returns the stored profile, including expired assignments; `nil` if there is none.
     private static func storedProfile(
         for operation: ProfileChange.Operation, _ records: UserRecords
     ) throws(StorageError) -> ProfileRecord? {
@@ -97,32 +101,38 @@ public struct StoreRules: Sendable {
         return try records.profile.get()
     }
 
+    // MARK: Forced variations
+
+    /// The result of ``force(_:experimentKey:sdkKey:by:in:_:)``.
+    struct Forcing {
+        /// The key of the variation that was forced before; `nil` if there was none.
+        let formerKey: Identifier?
+    }
+
     /// Forces a variation on a user for a test, or with `nil` removes the forced variation.
     ///
-    /// - Returns: the variation that was forced before: `.some(nil)` if there was none. The outer `nil` means that
-    ///   `records` lacks a part that is needed; nothing has changed then.
-    public static func force(
+    /// - Returns: `nil` if `records` lacks a part that is needed; nothing has changed then.
+    static func force(
         _ variationKey: Identifier?, experimentKey: Identifier, sdkKey: String, by author: Author,
         in records: inout UserRecords, _ tallies: inout TallyChanges
-    ) -> Identifier?? {
+    ) -> Forcing? {
         guard records.has(variationKey == nil ? [.forcedVariations] : [.forcedVariations, .exposures]) else {
             return nil
         }
+        // Results do not count a user whose variation is or was forced.
         var excluded: [StoredExposure] = []
         if variationKey != nil {
-            excluded = records.exposures.filter {
-                $0.exposure.experimentKey == experimentKey && $0.exposure.sdkKey == sdkKey
+            excluded = records.exposures.filter { stored in
+                stored.exposure.experimentKey == experimentKey && stored.exposure.sdkKey == sdkKey
             }
         }
         guard EventRules.canExclude(excluded, &records) else { return nil }
         let former = records.forcedVariations.first { $0.experimentKey == experimentKey && $0.sdkKey == sdkKey }
         if former?.variationKey != variationKey {
             if let variationKey {
-                records.write(
-                    .putForcedVariation(
-                        ForcedVariation(
-                            sdkKey: sdkKey, userID: records.userID, experimentKey: experimentKey,
-                            variationKey: variationKey)))
+                let forced = ForcedVariation(
+                    sdkKey: sdkKey, userID: records.userID, experimentKey: experimentKey, variationKey: variationKey)
+                records.write(.putForcedVariation(forced))
             } else if let former {
                 records.write(.deleteForcedVariation(former))
             }
@@ -132,13 +142,13 @@ public struct StoreRules: Sendable {
             records.write(.recordAudit(note, author))
         }
         for stored in excluded { EventRules.exclude(stored, in: &records, &tallies) }
-        return .some(former?.variationKey)
+        return Forcing(formerKey: former?.variationKey)
     }
 }
 
 extension ProfileChange {
-    /// Whether the change concerns the profile alone, so that ``ProfileRules`` cover it: it has no consequences
-    /// elsewhere and is not recorded in the audit log.
+    /// Whether ``ProfileRules`` cover the change: it has no consequences outside the profile, and is not recorded in
+    /// the audit log.
     public var concernsProfileOnly: Bool {
         switch operation {
         case .replace, .save, .assign: true

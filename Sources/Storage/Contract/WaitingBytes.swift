@@ -1,15 +1,16 @@
 import Bucketing
 
-/// Estimates of the memory that changes take while they wait for their commit, in bytes. Stores bound the sum; see
+/// Estimates of the memory that changes take while they wait for their commit, in bytes. Stores limit the sum; see
 /// ``StoreSettings/waitingBytes``.
 package enum WaitingBytes {
-    /// A change without its content: closures, results, and its place in the queue.
+    /// A change without its content: closures, results, and an element of the queue.
     package static let ofChange = 512
-    /// The overhead of a text, an entry of an array or a record, in addition to its bytes.
-    private static let ofEntry = 64
+    /// The overhead of a text, in addition to its bytes: an element of an array or dictionary, and the string's
+    /// storage.
+    private static let ofText = 64
 
     fileprivate static func of(_ texts: Identifier...) -> Int {
-        texts.reduce(0) { $0 + ofEntry + $1.string.utf8.count }
+        texts.reduce(0) { bytes, text in bytes + ofText + text.string.utf8.count }
     }
 
     fileprivate static func of(_ map: ExperimentBucketMap) -> Int {
@@ -23,6 +24,7 @@ extension ProfileChange {
             switch operation {
             case .replace(let map), .save(let map, _): WaitingBytes.of(map)
             case .restore(let assignments, let map, _):
+                // Twice, because an override may have an underlying assignment.
                 assignments.reduce(WaitingBytes.of(map)) { bytes, entry in
                     bytes + 2 * WaitingBytes.of(entry.key, entry.value.variationID)
                         + (entry.value.layer?.reason?.utf8.count ?? 0)

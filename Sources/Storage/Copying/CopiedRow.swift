@@ -1,6 +1,6 @@
 public import Chronology
 
-/// A value of a column. Texts are kept as UTF-8, so that they compare byte by byte, as in the databases.
+/// A value of a column. Texts are UTF-8 bytes, so that they compare byte by byte, as in the databases.
 public enum CopiedValue: Sendable, Equatable {
     case null
     case integer(Int64)
@@ -24,8 +24,9 @@ public enum CopiedValue: Sendable, Equatable {
 
     public var string: String { String(decoding: content ?? [], as: UTF8.self) }
 
-    /// Compares values of key columns, which are integers or texts: negative if this one comes first, positive if the
-    /// other does, 0 if they are equal.
+    /// Compares two values of a key column: integers by size, texts by their bytes. Key columns have no other values.
+    ///
+    /// - Returns: a negative number if this value comes first, a positive one if `other` comes first, or else 0.
     fileprivate func compare(_ other: CopiedValue) -> Int {
         switch (self, other) {
         case (.integer(let left), .integer(let right)):
@@ -48,6 +49,7 @@ public struct CopiedRow: Sendable, Equatable {
         self.values = values
     }
 
+    /// - Parameter row: a row with all columns of the table, in order.
     package init(_ row: any Row, of table: StoredTable) {
         values = table.columns.enumerated().map { index, column in
             let index = Int32(index)
@@ -61,8 +63,10 @@ public struct CopiedRow: Sendable, Equatable {
         }
     }
 
-    /// Compares the keys of two rows: negative if this one comes first, positive if the other does, 0 if they are
-    /// equal.
+    /// Compares the keys of two rows.
+    ///
+    /// - Returns: a negative number if this row comes first, a positive one if `other` comes first, or 0 if the keys
+    ///   are equal.
     package func compareKey(_ other: CopiedRow, in table: StoredTable) -> Int {
         for index in 0..<min(table.keyCount, values.count, other.values.count) {
             let order = values[index].compare(other.values[index])
@@ -72,18 +76,21 @@ public struct CopiedRow: Sendable, Equatable {
     }
 }
 
-/// The last numbers that a store has assigned, so that the copy assigns none of them again.
+/// The last numbers that a store has assigned. The copy continues after them, so that it assigns none of them again.
 public struct CopiedCounters: Sendable, Equatable {
+    /// The greatest ``StoredDatafile/version``.
     public var newestDatafile: Int64
+    /// The greatest ``AttributeDefinition/number``.
     public var newestAttribute: Int64
-    /// The last number of an exposure or goal event.
+    /// The greatest number of an exposure or goal event.
     public var newestEvent: Int64
+    /// The greatest ``AuditEntry/id``.
     public var newestAuditEntry: Int64
-    /// See ``TrackedSeries/number``.
+    /// The greatest ``TrackedSeries/number``.
     public var newestSeries: Int64
     /// Goal events that were received before this time have been deleted; ``Instant/epoch`` if none were.
     public var eventsSince: Instant
-    /// See ``StoreClock``.
+    /// The latest time of the store's ``StoreClock``, before which the copy's clock must not start.
     public var latestTime: Instant
     /// See ``StoreGeneration/storeID``.
     public var storeID: Int64
@@ -103,27 +110,41 @@ public struct CopiedCounters: Sendable, Equatable {
     }
 }
 
-/// The number of rows of a table, and a checksum over them in the order of their keys. The checksum is the 64-bit
+/// The number of rows of a table, and a checksum over the rows in the order of their keys. The checksum is the 64-bit
 /// FNV-1a hash over a tag and the bytes of each value (<https://datatracker.ietf.org/doc/html/draft-eastlake-fnv-17>).
-/// It is the same for equal rows in different databases.
+/// Equal rows have equal checksums, even in different databases.
 public struct TableChecksum: Sendable, Equatable {
     public private(set) var rows = 0
-    public private(set) var value: UInt64 = 0xcbf2_9ce4_8422_2325
+    public private(set) var value = Self.offsetBasis
 
+    /// The constants of the hash, from section 5 of the draft.
+    private static let offsetBasis: UInt64 = 0xcbf2_9ce4_8422_2325
+    private static let prime: UInt64 = 0x100_0000_01b3
+
+    /// The byte before each value, so that values of different types have different hashes.
+    private enum Tag: UInt8 {
+        case null = 0
+        case integer = 1
+        case double = 2
+        /// Texts and bytes, because databases do not distinguish the two in the same way.
+        case content = 3
+    }
+
+    /// Adds the next row of the table.
     public mutating func add(_ row: CopiedRow) {
         rows += 1
         for value in row.values {
             switch value {
-            case .null: add(0)
+            case .null: add(Tag.null.rawValue)
             case .integer(let number):
-                add(1)
+                add(Tag.integer.rawValue)
                 add(word: UInt64(bitPattern: number))
             case .double(let number):
-                add(2)
+                add(Tag.double.rawValue)
                 // SQLite stores no negative zero.
                 add(word: number == 0 ? 0 : number.bitPattern)
             case .text(let bytes), .bytes(let bytes):
-                add(3)
+                add(Tag.content.rawValue)
                 add(word: UInt64(bytes.count))
                 for byte in bytes { add(byte) }
             }
@@ -131,7 +152,7 @@ public struct TableChecksum: Sendable, Equatable {
     }
 
     private mutating func add(_ byte: UInt8) {
-        value = (value ^ UInt64(byte)) &* 0x100_0000_01b3
+        value = (value ^ UInt64(byte)) &* Self.prime
     }
 
     /// Adds the 8 bytes of a number, lowest first.

@@ -1,8 +1,8 @@
 package import Bucketing
 import Chronology
 
-/// A change that a line of the upstream's feed reports, for the copy of an edge. It has the new state, not the
-/// operation, so applying a change twice has no effect.
+/// A change that a line of the upstream's feed reports, for the copy of an edge. The case holds the state after the
+/// change, so applying a change twice has no effect.
 package enum MirroredChange: Sendable {
     /// The assignment in an experiment; `nil` if it was removed.
     case assignment(experimentID: Identifier, Assignment?)
@@ -12,14 +12,24 @@ package enum MirroredChange: Sendable {
     case attributes(AttributeRecord?)
     /// Everything about the user was erased.
     case erasure
-    /// The user was merged into another. The lines of the other user have the merged state.
+    /// The user was merged into an account. Other lines of the feed report the merged state of the account.
     case merge(into: Identifier)
+
+    /// Whether the change deletes all records of the user.
+    fileprivate var removesUser: Bool {
+        switch self {
+        case .erasure, .merge: true
+        case .assignment, .profile, .attributes: false
+        }
+    }
 }
 
 /// A user as a copy stores it.
 package struct MirroredUser: Sendable {
     package var userID: Identifier
+    /// `nil` if the user has no profile.
     package var profile: ProfileRecord?
+    /// `nil` if the user has no attributes.
     package var attributes: AttributeRecord?
 
     package init(userID: Identifier, profile: ProfileRecord?, attributes: AttributeRecord?) {
@@ -32,48 +42,59 @@ package struct MirroredUser: Sendable {
 extension UserChange<Void> {
     /// Repeats changes that the upstream's database has made to a user.
     package static func mirror(_ changes: [MirroredChange], of userID: Identifier) -> Self {
-        Self(of: userID) { records, _, _ throws(StorageError) in try MirrorRules.apply(changes, to: &records[0]) }
+        Self(of: userID) { records, _, _ throws(StorageError) in
+            try MirrorRules.apply(changes, to: &records[0]) ? () : nil
+        }
     }
 }
 
-/// The rules by which the copy of an edge follows the upstream's database. They only repeat what the upstream has
-/// decided: an assignment replaces an override if the feed says so, and expired assignments are kept until the feed
-/// removes them.
+/// The rules by which the copy of an edge follows the upstream's database. They repeat the decisions of the upstream
+/// and make none: an assignment replaces an override if the feed says so, and an expired assignment stays until the
+/// feed removes it.
 enum MirrorRules {
     /// Applies the changes of one user, in order.
     ///
-    /// - Returns: `nil` if `records` lacks a part that is needed; nothing has changed then.
-    static func apply(_ changes: [MirroredChange], to records: inout UserRecords) throws(StorageError) -> Void? {
-        let ends = changes.contains { $0.endsUser }
-        guard records.has(ends ? UserRecords.everything : [.profile]) else { return nil }
-        // If an erasure or a merge ends the user, the stored profile does not matter, so it may be damaged.
-        let stored: ProfileRecord? =
-            if ends, case .damaged = records.profile { .empty } else { try records.profile.get() }
-        // Expired assignments are kept, because the clock of the upstream's database decides when they end.
-        var draft = stored.map { ProfileDraft($0, at: .distantPast) }
-        var attributes: AttributeRecord??
-        for change in changes {
-            switch change {
-            case .assignment(let experimentID, let assignment):
-                if assignment == nil, draft == nil { continue }
-                var changed = draft ?? ProfileDraft(nil, at: .distantPast)
-                changed.update(experimentID) { $0 = assignment }
-                draft = changed
-            case .profile: draft = draft ?? ProfileDraft(nil, at: .distantPast)
-            case .attributes(let record): attributes = .some(record)
-            case .erasure, .merge:
-                draft = nil
-                attributes = .some(nil)
-            }
-        }
-        if ends { records.write(.eraseOtherRecords) }
+    /// - Returns: `false` if `records` lacks a part that is needed; nothing has changed then.
+    /// - Throws: ``StorageError/damaged(reason:)`` if the stored profile is damaged and no change removes the user.
+    static func apply(_ changes: [MirroredChange], to records: inout UserRecords) throws(StorageError) -> Bool {
+        let isRemoval = changes.contains { $0.removesUser }
+        guard records.has(isRemoval ? UserRecords.everything : [.profile]) else { return false }
+        let stored = try storedProfile(records, isRemoval: isRemoval)
+        var state = MirroredState(stored)
+        for change in changes { state.apply(change) }
+
+        // Changes after a removal belong to a new user with the same id, so the deletions come first.
+        if isRemoval { records.write(.eraseOtherRecords) }
+        // Empty without a removal, because they have not been read then.
         if !records.stickyDocuments.isEmpty { records.write(.eraseStickyDocuments) }
-        if let record = draft?.record {
-            if record != stored { records.write(.putProfile(record, replacing: stored)) }
+        write(state.profile?.record, replacing: stored, in: &records)
+        if let attributes = state.attributes { records.write(.putAttributes(attributes, changed: [])) }
+        noteRemovals(changes, in: &records)
+        return true
+    }
+
+    /// Returns the stored profile; `nil` if there is none. A removal does not depend on the content of the profile, so
+    /// a damaged profile then counts as one without assignments.
+    private static func storedProfile(
+        _ records: UserRecords, isRemoval: Bool
+    ) throws(StorageError) -> ProfileRecord? {
+        if isRemoval, case .damaged = records.profile { return .empty }
+        return try records.profile.get()
+    }
+
+    /// Requests the write that a changed or deleted profile needs.
+    private static func write(
+        _ profile: ProfileRecord?, replacing stored: ProfileRecord?, in records: inout UserRecords
+    ) {
+        if let profile {
+            if profile != stored { records.write(.putProfile(profile, replacing: stored)) }
         } else if stored != nil {
             records.write(.deleteProfile(replacing: stored))
         }
-        if let attributes { records.write(.putAttributes(attributes ?? .empty, changed: [])) }
+    }
+
+    /// Records each erasure and merge, because changes and events of the user may still wait; see ``ErasureRules``.
+    private static func noteRemovals(_ changes: [MirroredChange], in records: inout UserRecords) {
         for change in changes {
             switch change {
             case .erasure: records.write(.noteRemoval(into: nil))
@@ -81,43 +102,41 @@ enum MirrorRules {
             case .assignment, .profile, .attributes: break
             }
         }
-        return ()
     }
 }
 
-extension MirroredChange {
-    /// Whether no records of the user are left after the change.
-    fileprivate var endsUser: Bool {
-        switch self {
-        case .erasure, .merge: true
-        case .assignment, .profile, .attributes: false
+/// The profile and the attributes of a user, as mirrored changes leave them.
+private struct MirroredState {
+    /// `nil` if the user has no profile.
+    private(set) var profile: ProfileDraft?
+    /// The new attributes, ``AttributeRecord/empty`` if the user has none; `nil` if no change concerns attributes.
+    private(set) var attributes: AttributeRecord?
+
+    /// - Parameter stored: the stored profile.
+    init(_ stored: ProfileRecord?) {
+        profile = stored.map { Self.draft($0) }
+    }
+
+    mutating func apply(_ change: MirroredChange) {
+        switch change {
+        case .assignment(let experimentID, let assignment):
+            // Removing an assignment does not create a profile.
+            if assignment != nil { createProfile() }
+            profile?.update(experimentID) { $0 = assignment }
+        case .profile: createProfile()
+        case .attributes(let record): attributes = record ?? .empty
+        case .erasure, .merge:
+            profile = nil
+            attributes = .empty
         }
     }
-}
 
-/// A change of shared records that an edge accepts. It only notes something, and decides nothing.
-package enum SharedNote: Sendable {
-    /// The last uses of flags, which the edge passes on to the upstream.
-    case uses([LastUse])
-    /// Entries of the audit log about this process, which the edge stores itself.
-    case ownAudit
-}
-
-extension SharedChange {
-    /// What the change notes; `nil` for a change that an edge does not accept. A change that needs no records is tried
-    /// on empty records, to learn which writes it requests.
-    package var note: SharedNote? {
-        guard parts.isEmpty else { return nil }
-        var records = SharedRecords()
-        guard (try? rule(&records, RuleContext(ProfileRules(), at: .epoch))) != nil else { return nil }
-        var uses: [LastUse] = []
-        var isOnlyAudit = !records.writes.isEmpty
-        for write in records.writes {
-            if case .putLastUses(let noted) = write { uses += noted }
-            if case .recordAudit = write { continue }
-            isOnlyAudit = false
-        }
-        if isOnlyAudit { return .ownAudit }
-        return uses.isEmpty ? nil : .uses(uses)
+    /// Creates an empty profile, unless the user has one.
+    private mutating func createProfile() {
+        if profile == nil { profile = Self.draft(nil) }
     }
+
+    /// Returns a draft with all assignments, even expired ones: the clock of the upstream's database decides when they
+    /// end.
+    private static func draft(_ record: ProfileRecord?) -> ProfileDraft { ProfileDraft(record, at: .distantPast) }
 }

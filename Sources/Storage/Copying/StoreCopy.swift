@@ -3,12 +3,14 @@ public protocol CopySource: AnyObject {
     /// Identifies the database in messages, without secrets.
     var name: String { get }
 
-    /// Reads rows in the order of their keys.
+    /// Reads a page of rows in the order of their keys.
     ///
     /// - Parameters:
-    ///   - row: only rows with greater keys are read; `nil` reads from the beginning.
+    ///   - row: the last row of the preceding page; `nil` to read from the beginning. Only rows with greater keys are
+    ///     read.
     ///   - limit: the approximate number of rows to read.
-    /// - Returns: an empty array at the end, and only there.
+    /// - Returns: an empty array if no rows follow, and only then.
+    /// - Throws: an error of the database.
     func rows(of table: StoredTable, after row: CopiedRow?, limit: Int) throws -> [CopiedRow]
 
     /// Reads the last numbers that the database has assigned.
@@ -17,8 +19,8 @@ public protocol CopySource: AnyObject {
 
 /// A database that becomes the copy of another.
 public protocol CopyTarget: CopySource {
-    /// Reads the mark of a database that is the target of a copy; `nil` if it is not. The first server that uses a
-    /// complete copy removes the mark.
+    /// Reads the mark of a database that is the target of a copy; `nil` for any other database. The first server that
+    /// uses a complete copy removes the mark.
     func mark() throws -> CopyMark?
 
     /// Marks the database as an incomplete copy, so that no server uses it.
@@ -26,10 +28,11 @@ public protocol CopyTarget: CopySource {
     /// - Parameter isFirst: whether there is no mark yet, and the database is empty.
     func begin(copyOf source: String, isFirst: Bool) throws
 
-    /// Deletes rows by their keys, then inserts others, in one transaction. The two lists may have keys in common.
+    /// Deletes the rows with the keys of `old`, and then inserts `new`, in one transaction. A key may be in both lists.
     func replace(_ old: [CopiedRow], with new: [CopiedRow], in table: StoredTable) throws
 
-    /// Completes the copy. Another copy of the same source may still follow, until a server uses the database.
+    /// Marks the copy as complete. A later copy of the same source may still update it, until a server uses the
+    /// database.
     func finish(_ counters: CopiedCounters) throws
 }
 
@@ -37,6 +40,7 @@ public protocol CopyTarget: CopySource {
 public struct CopyMark: Sendable {
     /// The ``CopySource/name`` of the source.
     public let source: String
+    /// Whether ``CopyTarget/finish(_:)`` was called, so that a server may use the database.
     public let isComplete: Bool
 
     package init(source: String, isComplete: Bool) {
@@ -66,7 +70,7 @@ public struct CopyError: Error, Sendable, CustomStringConvertible {
 /// the target. An interrupted copy therefore continues where it stopped, and an outdated copy is updated. At the end
 /// both databases are read again and their checksums compared.
 public struct StoreCopy {
-    /// The checksums of a table in both databases, read after the copy.
+    /// The checksums of a table in both databases, computed after the rows were copied.
     public struct Comparison: Sendable {
         public let table: StoredTable
         public let source: TableChecksum
@@ -75,6 +79,7 @@ public struct StoreCopy {
         public var isEqual: Bool { source == target }
     }
 
+    /// The two passes over all tables.
     public enum Phase: Sendable {
         case copying
         case comparing
@@ -93,11 +98,11 @@ public struct StoreCopy {
         self.progress = progress
     }
 
-    /// Copies, compares, and completes the copy if everything is equal.
+    /// Copies all tables, compares the two databases, and completes the copy if all tables are equal.
     ///
     /// - Returns: the number of rows written or deleted, and the comparison of all tables.
-    /// - Throws: ``CopyError``, and errors of the databases; the target is unfinished then, and the same copy may be
-    ///   run again.
+    /// - Throws: ``CopyError`` if the target holds other data, or an error of either database. The copy is then
+    ///   incomplete and may be run again.
     public func run() throws -> (written: Int, comparisons: [Comparison]) {
         try begin()
         var written = 0
@@ -110,7 +115,9 @@ public struct StoreCopy {
         return (written, comparisons)
     }
 
-    /// - Throws: ``CopyError`` if the target holds anything but an earlier, perhaps unfinished copy of the same source.
+    /// Marks the target as an incomplete copy.
+    ///
+    /// - Throws: ``CopyError`` if the target holds anything but an earlier, perhaps incomplete copy of the same source.
     private func begin() throws {
         if let mark = try target.mark() {
             guard mark.source == source.name else {
@@ -128,54 +135,72 @@ public struct StoreCopy {
         try target.begin(copyOf: source.name, isFirst: true)
     }
 
-    /// Writes the differences of one table.
+    /// Makes one table of the target equal to the table of the source.
     ///
     /// - Returns: the number of rows written or deleted.
     private func copy(_ table: StoredTable) throws -> Int {
         var sourceRows = Cursor(source, table)
         var targetRows = Cursor(target, table)
-        // The rows of the target to delete, and those of the source to insert.
-        var old: [CopiedRow] = []
-        var new: [CopiedRow] = []
+        var differences = Differences()
         var written = 0
         var reported = 0
-        func write() throws {
-            guard !old.isEmpty || !new.isEmpty else { return }
-            try target.replace(old, with: new, in: table)
-            written += old.count + new.count
-            old.removeAll(keepingCapacity: true)
-            new.removeAll(keepingCapacity: true)
-        }
-        // Written rows have keys before the target's next row, which has been read already, so they are not read again.
+        // A written row comes before the target's next row, which has been read already. The cursor of the target
+        // therefore never reads rows that this copy has written.
         while true {
             let wanted = try sourceRows.row()
             let found = try targetRows.row()
             guard wanted != nil || found != nil else { break }
-            // Which of the two rows comes first: negative for the source's, positive for the target's, 0 for equal
-            // keys.
-            var order = wanted == nil ? 1 : -1
-            if let wanted, let found { order = wanted.compareKey(found, in: table) }
-            if order == 0, let wanted, let found, wanted != found {
-                old.append(found)
-                new.append(wanted)
-            } else if order < 0, let wanted {
-                new.append(wanted)
-            } else if order > 0, let found {
-                old.append(found)
+            let order = Self.order(wanted, found, in: table)
+            if wanted != found {
+                if order >= 0, let found { differences.old.append(found) }
+                if order <= 0, let wanted { differences.new.append(wanted) }
             }
             if order <= 0 { sourceRows.advance() }
             if order >= 0 { targetRows.advance() }
-            if old.count + new.count >= table.pageSize { try write() }
+            if differences.count >= table.pageSize { written += try write(&differences, in: table) }
             if sourceRows.count >= reported + table.pageSize {
                 reported = sourceRows.count
                 progress(.copying, table, reported)
             }
         }
-        try write()
+        written += try write(&differences, in: table)
         progress(.copying, table, sourceRows.count)
         return written
     }
 
+    /// Returns which of two rows comes first: a negative number for the row of the source, a positive one for the row
+    /// of the target, or 0 for rows with equal keys. A missing row comes last.
+    private static func order(_ wanted: CopiedRow?, _ found: CopiedRow?, in table: StoredTable) -> Int {
+        guard let wanted else { return 1 }
+        guard let found else { return -1 }
+        return wanted.compareKey(found, in: table)
+    }
+
+    /// Writes the differences to the target, and empties them.
+    ///
+    /// - Returns: the number of rows written or deleted.
+    private func write(_ differences: inout Differences, in table: StoredTable) throws -> Int {
+        let count = differences.count
+        guard count > 0 else { return 0 }
+        try target.replace(differences.old, with: differences.new, in: table)
+        differences.old.removeAll(keepingCapacity: true)
+        differences.new.removeAll(keepingCapacity: true)
+        return count
+    }
+
+    /// The differences of a table that have not been written yet.
+    private struct Differences {
+        /// The rows of the target to delete.
+        var old: [CopiedRow] = []
+        /// The rows of the source to insert.
+        var new: [CopiedRow] = []
+
+        var count: Int { old.count + new.count }
+    }
+
+    /// Computes the checksum of a table.
+    ///
+    /// - Parameter progress: called with the number of rows after each page.
     private func checksum(
         _ table: StoredTable, of database: any CopySource, _ progress: (Int) -> Void
     ) throws -> TableChecksum {
@@ -197,7 +222,7 @@ public struct StoreCopy {
         private var page: [CopiedRow] = []
         private var index = 0
         private var isAtEnd = false
-        /// The number of rows that were passed.
+        /// The number of rows before the current one.
         private(set) var count = 0
 
         init(_ database: any CopySource, _ table: StoredTable) {
@@ -205,7 +230,7 @@ public struct StoreCopy {
             self.table = table
         }
 
-        /// The next row; `nil` at the end.
+        /// Returns the current row, and reads a page if necessary; `nil` at the end.
         mutating func row() throws -> CopiedRow? {
             if index == page.count, !isAtEnd {
                 page = try database.rows(of: table, after: page.last, limit: table.pageSize)
@@ -215,6 +240,7 @@ public struct StoreCopy {
             return index < page.count ? page[index] : nil
         }
 
+        /// Moves to the next row.
         mutating func advance() {
             index += 1
             count += 1

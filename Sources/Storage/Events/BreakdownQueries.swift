@@ -2,11 +2,12 @@ public import Bucketing
 public import Chronology
 
 extension StoreQuery<BreakdownTally> {
-    /// Reads the tallies of an experiment for a goal or the name of a series, by the groups of a breakdown.
+    /// Reads the tallies of an experiment for one goal or series, by the groups of a breakdown.
     ///
     /// - Parameters:
     ///   - series: the number of the breakdown's series.
-    ///   - time: when the tallies were frozen; `nil` for the current ones.
+    ///   - goal: the goal, or the name of the other series.
+    ///   - time: when the tallies were frozen; `nil` for the current tallies.
     public static func breakdown(
         experimentID: Identifier, series: Int64, goal: Identifier, frozenAt time: Instant?
     ) -> Self {
@@ -18,22 +19,40 @@ extension StoreQuery<BreakdownTally> {
         }
     }
 
-    /// Reads the current tallies, which are added to an empty one.
+    /// Reads the current tallies.
+    ///
+    /// - Parameter empty: a tally without rows, to which the rows are added.
     private static func current(
         _ experimentID: Identifier, _ ranges: [GroupNames.Range], _ empty: BreakdownTally, _ dialect: SQLDialect
     ) -> Reading<BreakdownTally> {
         var tally = empty
-        let (name, sql) = statement(dialect)
+        // The columns: name, variation, day, and then the tally.
+        let sql =
+            switch dialect {
+            case .sqlite:
+                """
+                SELECT goal, variation_id, day, \(GoalTally.columns(dialect)) FROM variation_goals
+                WHERE experiment_id = $1 AND goal >= $2 AND goal < $3
+                """
+            // PostgreSQL stores increments, which must be added up.
+            case .postgreSQL:
+                """
+                SELECT goal, variation_id, day, \(GoalTally.columns(dialect)) FROM tallies
+                WHERE experiment_id = $1 AND goal >= $2 AND goal < $3 ORDER BY number
+                """
+            }
         let take: (any Row) -> Void = { row in
             tally.add(GoalTally(row, at: 3), row.identifier(1), day: row.integer(2), name: row.identifier(0))
         }
         let steps = ranges.map { range -> Reading<BreakdownTally>.Step in
-            (SQLQuery(name, sql, .text(experimentID), .text(range.from), .text(range.to)), take)
+            (SQLQuery("groups", sql, .text(experimentID), .text(range.from), .text(range.to)), take)
         }
         return Reading(steps) { .value(tally) }
     }
 
-    /// Reads the tallies that were frozen at a time, which are added to an empty one.
+    /// Reads the tallies that were frozen at a time.
+    ///
+    /// - Parameter empty: a tally without rows, to which the rows are added.
     private static func frozen(
         _ experimentID: Identifier, _ ranges: [GroupNames.Range], _ empty: BreakdownTally, at time: Instant
     ) -> Reading<BreakdownTally> {
@@ -56,29 +75,6 @@ extension StoreQuery<BreakdownTally> {
                 }
             }
             return .value(tally)
-        }
-    }
-
-    /// The statement that reads the tallies in a range of names.
-    private static func statement(_ dialect: SQLDialect) -> (name: String, sql: String) {
-        switch dialect {
-        case .sqlite:
-            (
-                "groups",
-                """
-                SELECT goal, variation_id, day, \(GoalTally.columns(dialect)) FROM variation_goals
-                WHERE experiment_id = $1 AND goal >= $2 AND goal < $3
-                """
-            )
-        // PostgreSQL stores increments, which must be added up.
-        case .postgreSQL:
-            (
-                "groups",
-                """
-                SELECT goal, variation_id, day, \(GoalTally.columns(dialect)) FROM tallies
-                WHERE experiment_id = $1 AND goal >= $2 AND goal < $3 ORDER BY number
-                """
-            )
         }
     }
 }

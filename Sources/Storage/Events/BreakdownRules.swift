@@ -3,15 +3,15 @@ import JSON
 
 /// The rules of breakdowns, which determine the group of a user in each breakdown of an experiment.
 ///
-/// The value of the attribute at the first exposure decides: the value in the payload of the exposure, which comes from
-/// the request, or else the stored value. The first ``BreakdownGroup/limit`` values that occur get a group of their
-/// own; later ones share the group ``BreakdownGroup/other``. A group is created in the transaction of the exposure, so
-/// that all servers agree.
+/// The value that the attribute has at the first exposure determines the group: the value in the request that caused
+/// the exposure, or else the stored value. The first ``BreakdownGroup/limit`` values that occur get a group of their
+/// own. Later values share the group ``BreakdownGroup/other``. A group is created in the transaction of the exposure,
+/// so that all servers agree on its index.
 enum BreakdownRules {
-    /// A value of an attribute, as far as groups distinguish values.
+    /// A value of an attribute, reduced to its text. Values with the same text have the same group.
     private enum Value {
         case text(String)
-        /// A value without a text form, which belongs to the group of other values.
+        /// A value without a text form, such as an object. It belongs to the group ``BreakdownGroup/other``.
         case unusable
     }
 
@@ -28,20 +28,23 @@ enum BreakdownRules {
         let isComplete = breakdowns.allSatisfy { given.has($0.attribute) }
         guard isComplete || records.has([.attributes, .definedAttributes]) else { return nil }
         return breakdowns.map { series, attribute in
-            let value = given[attribute.string].flatMap { self.value($0) } ?? stored(attribute, records)
+            let value = given[attribute.string].flatMap { self.value(of: $0) } ?? storedValue(of: attribute, records)
             return BreakdownGroup(series: series.number, index: index(of: value, series, &records))
         }
     }
 
     /// Returns the index of the group of a value, and creates the group if the value is new.
+    ///
+    /// - Parameter value: `nil` if the attribute has no value.
     private static func index(
         of value: Value?, _ series: TrackedSeries, _ records: inout UserRecords
     ) -> Int {
         guard let value else { return BreakdownGroup.none }
+        // PostgreSQL cannot store NUL.
         guard case .text(let text) = value, text.utf8.count <= BreakdownGroup.valueLimit, !text.utf8.contains(0) else {
             return BreakdownGroup.other
         }
-        if let known = series.groupValues.firstIndex(of: Identifier(text)) { return known + 1 }
+        if let position = series.groupValues.firstIndex(of: Identifier(text)) { return position + 1 }
         guard series.groupValues.count < BreakdownGroup.limit else { return BreakdownGroup.other }
         var series = series
         series.groupValues.append(Identifier(text))
@@ -49,19 +52,20 @@ enum BreakdownRules {
         return series.groupValues.count
     }
 
-    /// The stored value of an attribute; `nil` if there is none.
-    private static func stored(_ attribute: Identifier, _ records: UserRecords) -> Value? {
+    /// Returns the stored value of an attribute; `nil` if there is none.
+    private static func storedValue(of attribute: Identifier, _ records: UserRecords) -> Value? {
         switch records.storedValue(of: attribute) {
         case .bool(let value): return .text("\(value)")
-        case .number(let value): return self.value(.number(value))
+        case .number(let value): return self.value(of: .number(value))
         case .text(let value), .moment(let value): return .text(value.string)
         case .selection(let values): return .text(values.map(\.string).joined(separator: ", "))
         case nil: return nil
         }
     }
 
-    /// The value of an attribute in a request; `nil` for `null`.
-    private static func value(_ json: JSONValue) -> Value? {
+    /// Returns the value of an attribute in a request; `nil` for `null`. Equal numbers have the same text, however the
+    /// request writes them.
+    private static func value(of json: JSONValue) -> Value? {
         switch json {
         case .null: return nil
         case .bool(let value): return .text("\(value)")
@@ -78,8 +82,8 @@ enum BreakdownRules {
 }
 
 extension UserRecords {
-    /// The value of an attribute; ``UserRecords/Part/attributes`` and ``UserRecords/Part/definedAttributes`` must have
-    /// been read.
+    /// Returns the stored value of an attribute; `nil` if there is none. ``UserRecords/Part/attributes`` and
+    /// ``UserRecords/Part/definedAttributes`` must have been read.
     func storedValue(of attribute: Identifier) -> AttributeValue? {
         guard let number = definedAttributes.first(where: { $0.value == attribute })?.key,
             case .present(let record) = attributes
@@ -87,20 +91,23 @@ extension UserRecords {
         return record[number]
     }
 
-    /// The keys of the totals that keep the user's groups in an experiment; the series of the experiment must have been
-    /// read.
+    /// Returns the keys of the totals that record the user's groups in an experiment. The series of the experiment must
+    /// have been read.
     func groupKeys(in experimentID: Identifier) -> [TotalKey] {
         series(of: experimentID).filter(\.hasGroups).flatMap(\.names)
             .map { TotalKey(experimentID: experimentID, goal: $0) }
     }
 
-    /// The user's group by allocation period, if the experiment tracks such groups; its series must have been read.
+    /// Returns the user's groups in the series that group users by allocation period
+    /// (``SeriesDefinition/Content/periods``). The series of the experiment must have been read.
+    ///
+    /// - Parameter period: the number of the user's ``AllocationPeriod``, which is also the index of the group.
     func periodGroups(in experimentID: Identifier, _ period: Int64) -> [BreakdownGroup] {
         series(of: experimentID).filter { $0.definition.content == .periods }
             .map { BreakdownGroup(series: $0.number, index: Int(clamping: period)) }
     }
 
-    /// The user's groups in an experiment, as far as their totals have been read.
+    /// Returns the user's groups in an experiment. The totals with the ``groupKeys(in:)`` must have been read.
     func groups(in experimentID: Identifier) -> [BreakdownGroup] {
         totals.compactMap { key, total in
             key.experimentID == experimentID ? BreakdownGroup(key.goal, total) : nil

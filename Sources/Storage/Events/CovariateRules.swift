@@ -2,33 +2,34 @@ import Bucketing
 import JSON
 
 /// The rules of ``SeriesDefinition/Covariate/attribute(_:)``: the number that an attribute has at the first exposure is
-/// stored as the value before the exposure. The attribute in the request that caused the exposure counts, or else the
-/// stored attribute, as in ``BreakdownRules``.
+/// stored as the value before the exposure. The attribute in the request that caused the exposure counts. If the
+/// request lacks it, the stored attribute counts, as in ``BreakdownRules``.
 enum CovariateRules {
     /// Returns the covariates of the user, by the names of the series.
     ///
     /// - Parameter exposure: the first exposure. `records` must have the series of its experiment.
     /// - Returns: `nil` if `records` lacks a part that is needed.
     static func covariates(at exposure: Exposure, in records: inout UserRecords) -> [Identifier: UserGoal]? {
-        // The series whose covariate is an attribute.
-        let adjusted = records.series(of: exposure.experimentID).filter { $0.covariateAttribute != nil }
-        guard !adjusted.isEmpty else { return [:] }
+        let withCovariate = records.series(of: exposure.experimentID).filter { $0.covariateAttribute != nil }
+        guard !withCovariate.isEmpty else { return [:] }
         let given = exposure.givenAttributes
-        // Those whose attribute is not in the request.
-        let rest = adjusted.filter { $0.covariateAttribute.map { !given.has($0) } ?? false }
-        guard rest.isEmpty || records.has([.attributes, .definedAttributes]) else { return nil }
-        var covariates = totals(adjusted) { given[$0.string]?.double }
-        covariates.merge(totals(rest) { number(of: $0, records) }) { first, _ in first }
+        let notGiven = withCovariate.filter { series in series.covariateAttribute.map { !given.has($0) } ?? false }
+        guard notGiven.isEmpty || records.has([.attributes, .definedAttributes]) else { return nil }
+        var covariates = totals(withCovariate) { given[$0.string]?.double }
+        covariates.merge(totals(notGiven) { number(of: $0, records) }) { first, _ in first }
         return covariates
     }
 
-    /// Returns the covariates that follow from the attributes of the request that caused the exposure.
+    /// Returns the covariates that the request of an exposure gives, by the names of the series.
     static func given(_ exposure: Exposure, _ series: [TrackedSeries]) -> [Identifier: UserGoal] {
         guard series.contains(where: { $0.covariateAttribute != nil }) else { return [:] }
         let given = exposure.givenAttributes
         return totals(series) { given[$0.string]?.double }
     }
 
+    /// Returns the totals that keep covariates, by the names of the series.
+    ///
+    /// - Parameter value: returns the number that an attribute has; `nil` if there is none.
     private static func totals(
         _ series: [TrackedSeries], _ value: (Identifier) -> Double?
     ) -> [Identifier: UserGoal] {
@@ -42,6 +43,7 @@ enum CovariateRules {
         return totals
     }
 
+    /// Returns the stored number of an attribute; `nil` if there is none.
     private static func number(of attribute: Identifier, _ records: UserRecords) -> Double? {
         guard case .number(let number) = records.storedValue(of: attribute) else { return nil }
         return number
@@ -49,13 +51,13 @@ enum CovariateRules {
 }
 
 extension Exposure {
-    /// The attributes of the request that caused the exposure.
+    /// The attributes of the request that caused the exposure, from its payload; empty if there are none.
     var givenAttributes: JSONObject {
         (try? JSONParser().parse(payload))?.object?["attributes"]?.object ?? JSONObject()
     }
 }
 
 extension JSONObject {
-    /// Whether an attribute has a value.
+    /// Whether an attribute has a value other than `null`.
     func has(_ attribute: Identifier) -> Bool { self[attribute.string].map { !$0.isNull } ?? false }
 }

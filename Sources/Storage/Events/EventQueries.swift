@@ -1,14 +1,16 @@
 public import Bucketing
 
 extension StoreQuery<[StoredExposure]> {
-    /// Reads exposures in the order of their numbers.
+    /// Reads exposures of all users, in the order of their numbers.
+    ///
+    /// - Parameter number: only exposures with greater numbers are read.
     public static func exposures(after number: Int64, limit: Int) -> Self {
         Self(.exposures(after: number, limit: limit)) { _ in
             .all(page(.exposures, after: number, limit)) { StoredExposure($0) }
         }
     }
 
-    /// Reads the exposures of all users, the last stored or changed first.
+    /// Reads the exposures of all users that were stored or changed last, newest first.
     public static func latestExposures(limit: Int) -> Self {
         Self(.latestExposures(limit: limit)) { _ in
             let table = StoredTable.exposures
@@ -17,7 +19,7 @@ extension StoreQuery<[StoredExposure]> {
         }
     }
 
-    /// Reads exposures of a user, the last stored or changed first.
+    /// Reads the exposures of a user. The exposure that was stored or changed last comes first.
     ///
     /// - Parameter number: only exposures with smaller numbers are read.
     public static func exposures(of userID: Identifier, before number: Int64, limit: Int) -> Self {
@@ -28,14 +30,16 @@ extension StoreQuery<[StoredExposure]> {
 }
 
 extension StoreQuery<[StoredGoalEvent]> {
-    /// Reads goal events in the order of their numbers.
+    /// Reads goal events of all users, in the order of their numbers.
+    ///
+    /// - Parameter number: only events with greater numbers are read.
     public static func goalEvents(after number: Int64, limit: Int) -> Self {
         Self(.goalEvents(after: number, limit: limit)) { _ in
             .all(page(.goalEvents, after: number, limit)) { StoredGoalEvent($0) }
         }
     }
 
-    /// Reads goal events of a user, the last stored first.
+    /// Reads the goal events of a user. The event that was stored last comes first.
     ///
     /// - Parameter number: only events with smaller numbers are read.
     public static func goalEvents(of userID: Identifier, before number: Int64, limit: Int) -> Self {
@@ -54,12 +58,12 @@ extension StoreQuery {
             .integer(number), .integer(limit))
     }
 
-    /// Selects rows of a user, those with the greatest numbers first.
+    /// Selects rows of a user, in descending order of their numbers.
     fileprivate static func page(
         _ table: StoredTable, of userID: Identifier, before number: Int64, _ limit: Int, _ context: ReadingContext
     ) -> SQLQuery {
-        // The `+` keeps SQLite from using the index of numbers, by which it would pass millions of other users' rows.
-        // It uses the index of users instead and sorts the result.
+        // The unary `+` keeps SQLite from scanning the index of numbers, which has the rows of all users. SQLite then
+        // uses the index of users and sorts the result.
         let column = context.dialect == .sqlite ? "+number" : "number"
         return SQLQuery(
             "\(table)_page_of_user",
@@ -80,7 +84,7 @@ extension StoreQuery<[TrackedSeries]> {
 }
 
 extension StoreQuery<Bool> {
-    /// Reads whether any series is being filled or deleted.
+    /// Reads whether any series is being filled or deleted, so that ``SeriesFiller`` has work.
     public static var openSeries: Self {
         Self(.openSeries) { _ in
             let sql = "SELECT 1 FROM tracked_series WHERE state <> \(TrackedSeries.State.filled.rawValue) LIMIT 1"
@@ -102,14 +106,18 @@ extension TrackedSeries {
     }
 }
 
+// MARK: Periods of an experiment
+
 extension AllocationPeriod {
     package static let rows = KeyedRows(.allocationPeriods, by: ["experiment_id ="])
 
+    /// Selects the periods of an experiment, in any order.
     package static func ofExperiment(_ experimentID: Identifier) -> SQLQuery { rows.query([.text(experimentID)]) }
 }
 
 extension StatusPeriod {
     package static let rows = KeyedRows(.statusPeriods, by: ["experiment_id ="])
 
+    /// Selects the periods of an experiment, in any order.
     package static func ofExperiment(_ experimentID: Identifier) -> SQLQuery { rows.query([.text(experimentID)]) }
 }

@@ -1,18 +1,20 @@
 public import Bucketing
 
-/// The last day on which a flag or a variation was used, as far as servers have recorded it.
+/// The last day on which servers recorded a use of a flag or a variation. Admins find unused flags by it.
 public struct LastUse: Sendable, Hashable {
     /// The kind of use. Databases store the raw value.
     public enum Kind: Int64, Sendable {
-        /// A flag exists. Recorded once, because the use before that day is unknown.
+        /// A server has seen the flag. Recorded on the first day only, because uses before that day are unknown.
         case known = 0
-        /// A flag was evaluated. ``Subject/key`` is its key, ``Subject/variation`` the key of the variation.
+        /// A flag was evaluated. ``Subject/key`` is the key of the flag, and ``Subject/variation`` is the key of the
+        /// variation.
         case evaluated = 1
-        /// A user was exposed. ``Subject/key`` is the id of the experiment, ``Subject/variation`` that of the
+        /// A user was exposed. ``Subject/key`` is the id of the experiment, and ``Subject/variation`` is the id of the
         /// variation.
         case exposed = 2
     }
 
+    /// The object of a use, and the kind of use. A store keeps one day for each subject.
     public struct Subject: Sendable, Hashable {
         public var sdkKey: String
         public var kind: Kind
@@ -39,9 +41,11 @@ public struct LastUse: Sendable, Hashable {
 }
 
 extension SharedChange<Void> {
-    /// Records the last uses of several subjects, each of which must occur once.
+    /// Records the last uses of several subjects. Each subject must occur once.
     public static func note(_ uses: [LastUse]) -> Self {
-        Self(bytes: WaitingBytes.ofChange + uses.count * 128) { records, _ in records.write(.putLastUses(uses)) }
+        Self(bytes: WaitingBytes.ofChange + uses.count * LastUse.waitingBytes) { records, _ in
+            records.write(.putLastUses(uses))
+        }
     }
 }
 
@@ -56,8 +60,11 @@ extension StoreQuery<[LastUse]> {
 }
 
 extension LastUse {
+    /// The estimated memory of one use in a waiting change, in bytes; see ``WaitingBytes``.
+    fileprivate static let waitingBytes = 128
+
     package init(_ row: any Row) {
-        // A kind of a newer release may be no use at all.
+        // A newer release may store other kinds, which perhaps are not uses. `known` is the kind that claims least.
         let kind = Kind(rawValue: row.bounded(1)) ?? .known
         self.init(
             Subject(sdkKey: row.text(0), kind, row.identifier(2), variation: row.identifier(3)), day: row.bounded(4))

@@ -6,12 +6,14 @@ public struct Participant: Sendable {
     public var userID: Identifier
     /// The variation, allocation period and day of the first exposure.
     public var cohort: Cohort
+    /// The time of the first exposure.
     public var exposedAt: Instant
-    /// One user: counted, or excluded for a reason.
+    /// The user as a count of 1: ``UserCounts/counted``, or the reason for which results exclude the user.
     public var users: UserCounts
-    /// The totals under ``ParticipantScan/names``, in that order; `nil` where the user has none.
+    /// The totals in the order of ``ParticipantScan/names``; `nil` where the user has none.
     public var totals: [UserGoal?]
-    /// The current attributes; `nil` if the user has none, or if they were not requested.
+    /// The bytes of the user's current ``AttributeRecord``; `nil` if the user has none, or if the scan did not request
+    /// attributes.
     public var attributes: [UInt8]?
 
     package init(_ stored: StoredExposure, totals: [UserGoal?], attributes: [UInt8]?) {
@@ -25,7 +27,8 @@ public struct Participant: Sendable {
     }
 
     /// - Parameters:
-    ///   - row: the columns that ``StoreQuery/participants(_:)`` selects.
+    ///   - row: a row with the columns of ``ParticipantScan/sql(_:)``: user, variation, time, flags, period and
+    ///     attributes, and then the columns of each total.
     ///   - count: the number of totals.
     fileprivate init(_ row: any Row, totals count: Int) {
         userID = row.identifier(0)
@@ -52,16 +55,19 @@ public struct ParticipantPage: Sendable {
     }
 }
 
-/// The users of an experiment to read, and the records to read of them.
+/// The parameters of a read of the users of an experiment.
 public struct ParticipantScan: Sendable {
     public var experimentID: Identifier
     /// The goals and names of series whose totals are read.
     public var names: [Identifier]
+    /// Whether attributes are read, too.
     public var withAttributes = false
-    /// The UTC days of the first exposure, from 1970-01-01; `nil` for all.
+    /// Only users whose first exposure was on one of these UTC days are read; `nil` for all days. Days are counted from
+    /// 1970-01-01.
     public var enrolledOn: ClosedRange<Int64>?
-    /// Only users after this one are read; `nil` for all.
+    /// The last user of the preceding page; `nil` for the first page.
     public var after: Identifier?
+    /// The maximum number of users of a page.
     public var limit = 2_000
 
     public init(_ experimentID: Identifier, names: [Identifier], withAttributes: Bool = false) {
@@ -78,44 +84,56 @@ public struct ParticipantScan: Sendable {
 }
 
 extension StoreQuery<ParticipantPage> {
-    /// Reads users of an experiment. Pages are not one snapshot: each is read in its own. No user occurs twice.
+    /// Reads a page of the users of an experiment. Each page is read in a snapshot of its own, so users who are
+    /// enrolled meanwhile may be missing. No user occurs twice.
     public static func participants(_ scan: ParticipantScan) -> Self {
         Self(.participants(scan)) { context in
-            let (attributes, attributesTable) =
-                switch context.dialect {
-                case .sqlite: ("a.record", "user_attributes")
-                case .postgreSQL: ("a.attributes", "users")
-                }
-            var columns = [
-                "e.user_id, e.variation_id, e.happened_at, e.flags, e.period",
-                scan.withAttributes ? attributes : "NULL",
-            ]
-            var joins: [String] = []
-            for index in scan.names.indices {
-                columns.append(UserGoal.columns.map { "t\(index).\($0)" }.joined(separator: ", "))
-                joins.append(
-                    """
-                    LEFT JOIN user_goals t\(index) ON t\(index).user_id = e.user_id
-                    AND t\(index).experiment_id = e.experiment_id AND t\(index).goal = $\(index + 6)
-                    """)
-            }
-            if scan.withAttributes { joins.append("LEFT JOIN \(attributesTable) a ON a.user_id = e.user_id") }
-            let sql = """
-                SELECT \(columns.joined(separator: ", ")) FROM exposures e \(joins.joined(separator: "\n"))
-                WHERE e.experiment_id = $1 AND e.user_id > $2 AND e.happened_at >= $4 AND e.happened_at < $5
-                ORDER BY e.user_id LIMIT $3
-                """
-            let query = SQLQuery(
-                "participants_\(scan.names.count)\(scan.withAttributes ? "_with_attributes" : "")", sql,
-                [
-                    .text(scan.experimentID), .text(scan.after?.string ?? ""), .integer(Int64(scan.limit)),
-                    .instant(scan.times.from), .instant(scan.times.to),
-                ]
-                    + scan.names.map { .text($0) })
             var found: [Participant] = []
-            return Reading([(query, { found.append(Participant($0, totals: scan.names.count)) })]) {
+            return Reading([(scan.query(context.dialect), { found.append(Participant($0, totals: scan.names.count)) })])
+            {
                 .value(ParticipantPage(found, limit: scan.limit))
             }
         }
+    }
+}
+
+extension ParticipantScan {
+    /// Selects the users and their records.
+    fileprivate func query(_ dialect: SQLDialect) -> SQLQuery {
+        let parameters: [SQLValue] = [
+            .text(experimentID), .text(after?.string ?? ""), .integer(Int64(limit)), .instant(times.from),
+            .instant(times.to),
+        ]
+        return SQLQuery(
+            "participants_\(names.count)\(withAttributes ? "_with_attributes" : "")", sql(dialect),
+            parameters + names.map { .text($0) })
+    }
+
+    /// The parameters from 6 on are the ``names``. Each total is joined as a table of its own: `t0`, `t1`…
+    fileprivate func sql(_ dialect: SQLDialect) -> String {
+        let (attributes, attributesTable) =
+            switch dialect {
+            case .sqlite: ("a.record", "user_attributes")
+            case .postgreSQL: ("a.attributes", "users")
+            }
+        var columns = [
+            "e.user_id, e.variation_id, e.happened_at, e.flags, e.period",
+            withAttributes ? attributes : "NULL",
+        ]
+        var joins: [String] = []
+        for index in names.indices {
+            columns.append(UserGoal.columns.map { "t\(index).\($0)" }.joined(separator: ", "))
+            joins.append(
+                """
+                LEFT JOIN user_goals t\(index) ON t\(index).user_id = e.user_id
+                AND t\(index).experiment_id = e.experiment_id AND t\(index).goal = $\(index + 6)
+                """)
+        }
+        if withAttributes { joins.append("LEFT JOIN \(attributesTable) a ON a.user_id = e.user_id") }
+        return """
+            SELECT \(columns.joined(separator: ", ")) FROM exposures e \(joins.joined(separator: "\n"))
+            WHERE e.experiment_id = $1 AND e.user_id > $2 AND e.happened_at >= $4 AND e.happened_at < $5
+            ORDER BY e.user_id LIMIT $3
+            """
     }
 }

@@ -1,11 +1,12 @@
 public import Bucketing
 import Chronology
 
-/// A step of the work of ``SeriesFiller``, which stores users' totals of new series and deletes those of dropped
-/// series. A step covers the users of one page of exposures.
+/// A step of the work of ``SeriesFiller``, which stores users' totals of new series and deletes users' totals of
+/// dropped series. A step covers the users of one page of exposures.
 public struct SeriesWork: Sendable, Equatable {
     /// The numbers of the series.
     public var series: [Int64]
+    /// The experiments of the series. Exposures to other experiments are skipped.
     public var experimentIDs: Set<Identifier>
     /// The page begins after the exposure with this number.
     public var after: Int64
@@ -22,11 +23,11 @@ public struct SeriesProgress: Sendable, Equatable {
     /// The next step; `nil` if nothing is left to do.
     public var next: SeriesWork?
     /// Whether the step was recorded; `false` if another process has recorded the same step before.
-    public var isNoted: Bool
+    public var isRecorded: Bool
 }
 
 extension SharedChange<SeriesProgress> {
-    /// Records a completed step. The result has the next step: for the series that have the most left to do.
+    /// Records a completed step. The result has the next step, for the series with the most users left.
     ///
     /// - Parameters:
     ///   - done: the completed step; `nil` to begin.
@@ -34,14 +35,8 @@ extension SharedChange<SeriesProgress> {
     ///     users are done.
     public static func continueSeries(_ done: SeriesWork?, upTo last: Int64?) -> Self {
         Self(.series) { records, _ in
-            var isNoted = true
-            if let done { isNoted = records.note(done, upTo: last) }
-            let open = records.series.filter { $0.state != .filled }
-            guard let least = open.map(\.doneTo).min() else { return SeriesProgress(next: nil, isNoted: isNoted) }
-            let chosen = open.filter { $0.doneTo == least }
-            let next = SeriesWork(
-                series: chosen.map(\.number), experimentIDs: Set(chosen.map(\.experimentID)), after: least)
-            return SeriesProgress(next: next, isNoted: isNoted)
+            let isRecorded = done.map { records.recordProgress($0, upTo: last) } ?? true
+            return SeriesProgress(next: records.nextSeriesWork, isRecorded: isRecorded)
         }
     }
 }
@@ -49,13 +44,24 @@ extension SharedChange<SeriesProgress> {
 /// The tallies of a series, under its own names and in the groups of breakdowns.
 package struct SeriesSums: Sendable {
     package var experimentID: Identifier
+    /// The names of the series; empty for a breakdown.
     package var names: [Identifier]
-    /// The ranges of names for groups.
+    /// The ranges of the names in groups.
     package var ranges: [GroupNames.Range]
 }
 
 extension SharedRecords {
-    /// The tallies to delete when a series is dropped.
+    /// The next step of the work; `nil` if no series is being filled or deleted. Series that have progressed equally
+    /// far share a step.
+    fileprivate var nextSeriesWork: SeriesWork? {
+        let unfinished = series.filter { $0.state != .filled }
+        guard let least = unfinished.map(\.doneTo).min() else { return nil }
+        let chosen = unfinished.filter { $0.doneTo == least }
+        return SeriesWork(
+            series: chosen.map(\.number), experimentIDs: Set(chosen.map(\.experimentID)), after: least)
+    }
+
+    /// Returns the tallies to delete when a series is dropped.
     fileprivate func sums(of series: TrackedSeries) -> SeriesSums {
         guard !series.hasGroups else {
             return SeriesSums(
@@ -69,68 +75,91 @@ extension SharedRecords {
             })
     }
 
-    /// Records a completed step: moves its series forward, and at the end marks new series as filled and deletes
-    /// dropped ones.
+    /// Records a completed step: moves its series forward. After the last step, new series are filled and dropped
+    /// series are deleted.
     ///
-    /// - Returns: `false` if another process has recorded progress meanwhile.
-    fileprivate mutating func note(_ done: SeriesWork, upTo last: Int64?) -> Bool {
-        var isNoted = true
+    /// - Returns: `false` if another process has recorded progress of one of the series meanwhile.
+    fileprivate mutating func recordProgress(_ done: SeriesWork, upTo last: Int64?) -> Bool {
+        var isRecorded = true
         var kept: [TrackedSeries] = []
-        for var series in series {
+        for series in series {
             guard done.series.contains(series.number) else {
                 kept.append(series)
                 continue
             }
             guard series.doneTo == done.after, series.state != .filled else {
-                isNoted = false
+                isRecorded = false
                 kept.append(series)
                 continue
             }
-            series.doneTo = last ?? series.doneTo
-            if series.state == .filling { series.since = max(series.since, eventsSince) }
-            if last == nil, series.state == .dropped {
-                write(.deleteSums(sums(of: series), andSeries: series.number))
-                continue
-            }
-            if last == nil { series.state = .filled }
-            write(.putSeries(series))
-            kept.append(series)
+            if let advanced = advance(series, upTo: last) { kept.append(advanced) }
         }
         series = kept
-        if isNoted, last == nil { write(.renumberSeries(newestSeries + 1)) }
-        return isNoted
+        // Once a series is filled, a user without totals means something else. Changes of users that were computed with
+        // the former state are refused by the new version.
+        if isRecorded, last == nil { write(.renumberSeries(newestSeries + 1)) }
+        return isRecorded
     }
 
-    /// Makes the tracked series of a project equal to those that the metrics of its experiments need: adds those that
-    /// are missing, and drops the others.
+    /// Stores the progress of one series.
+    ///
+    /// - Returns: the series; `nil` if it was deleted.
+    private mutating func advance(_ former: TrackedSeries, upTo last: Int64?) -> TrackedSeries? {
+        var series = former
+        series.doneTo = last ?? former.doneTo
+        // Events that were deleted before this step are missing in the totals.
+        if series.state == .filling { series.since = max(series.since, eventsSince) }
+        if last == nil, series.state == .dropped {
+            write(.deleteSums(sums(of: series), andSeries: series.number))
+            return nil
+        }
+        if last == nil { series.state = .filled }
+        write(.putSeries(series))
+        return series
+    }
+
+    /// Makes the tracked series of a project equal to the series that the metrics of its experiments need: drops the
+    /// series that are no longer needed, and adds the missing ones.
     ///
     /// - Parameter wanted: the needed series, by experiment.
     mutating func track(_ wanted: [Identifier: [SeriesDefinition]], sdkKey: String, at now: Instant) {
         var missing = wanted.mapValues { Set($0) }
         var version = newestSeries
-        for var series in series where series.sdkKey == sdkKey && series.state != .dropped {
+        for series in series where series.sdkKey == sdkKey && series.state != .dropped {
             if missing[series.experimentID]?.remove(series.definition) != nil { continue }
-            series.state = .dropped
-            series.doneTo = 0
             version = newestSeries + 1
-            write(.putSeries(series))
-            write(.deleteSums(sums(of: series), andSeries: nil))
+            drop(series)
         }
         for experimentID in missing.keys.sorted() {
             for definition in wanted[experimentID] ?? [] where missing[experimentID]?.remove(definition) != nil {
                 version += 1
-                var series = TrackedSeries(
+                let series = TrackedSeries(
                     number: version, sdkKey: sdkKey, experimentID: experimentID, definition: definition,
                     since: eventsSince)
-                // Users who were exposed before now get no group, because their attributes at the exposure are unknown.
-                // Series of periods are treated in the same way.
-                if series.hasGroups {
-                    series.state = .filled
-                    series.since = now
-                }
-                write(.putSeries(series))
+                insert(series, at: now)
             }
         }
         if version != newestSeries { write(.renumberSeries(version)) }
+    }
+
+    /// Deletes the tallies of a series that is no longer needed. ``SeriesFiller`` then deletes the users' totals.
+    private mutating func drop(_ series: TrackedSeries) {
+        var dropped = series
+        dropped.state = .dropped
+        dropped.doneTo = 0
+        write(.putSeries(dropped))
+        write(.deleteSums(sums(of: dropped), andSeries: nil))
+    }
+
+    /// Stores a new series.
+    private mutating func insert(_ new: TrackedSeries, at now: Instant) {
+        var series = new
+        // Groups are not filled in: users who were exposed before now have no group, because their attributes at the
+        // exposure are unknown. Series of periods are treated in the same way.
+        if series.hasGroups {
+            series.state = .filled
+            series.since = now
+        }
+        write(.putSeries(series))
     }
 }

@@ -2,13 +2,13 @@ public import Bucketing
 public import Chronology
 package import JSON
 
-/// A computation over the goal events of each user for a metric of an experiment. Metrics need one where the totals of
-/// a goal are not enough: for caps, time windows, ratios, funnels and breakdowns.
+/// A computation over the goal events of each user, for a metric of an experiment. A metric needs a series if the
+/// totals of a goal are not enough: for caps, time windows, ratios, funnels and breakdowns.
 ///
-/// A ``TrackedSeries`` is a definition that an experiment uses. The totals of its users are stored like those of a
-/// goal, under names that no goal can have; see ``SeriesName``.
+/// A ``TrackedSeries`` is the use of a definition by an experiment. Its users' totals are stored like the totals of a
+/// goal, but under names that no goal can have; see ``SeriesName``.
 public struct SeriesDefinition: Hashable, Sendable {
-    /// Whether a term adds up the values of events, or counts the events.
+    /// Whether a term adds up the values of events, or counts the events. The raw value is stored.
     public enum Measure: String, Sendable {
         case value, count
     }
@@ -17,7 +17,7 @@ public struct SeriesDefinition: Hashable, Sendable {
     public struct Term: Hashable, Sendable {
         public var goal: Identifier
         public var measure: Measure
-        /// The maximum value of one event.
+        /// The maximum that one event contributes; `nil` if there is none.
         public var cap: Double?
 
         public init(_ goal: Identifier, _ measure: Measure, cap: Double? = nil) {
@@ -27,39 +27,39 @@ public struct SeriesDefinition: Hashable, Sendable {
         }
     }
 
-    /// The value before the first exposure that is stored with a sum. Results use it to reduce the variance of the sum
-    /// (CUPED).
+    /// The value before the first exposure that is stored with a sum. Results use this value to reduce the variance of
+    /// the sum (CUPED).
     public enum Covariate: Hashable, Sendable {
         /// The same sum over this time before the first exposure.
         case before(TimeSpan)
-        /// The value that this attribute had at the first exposure, if it was a number.
+        /// The value of this attribute at the first exposure, if the value was a number.
         case attribute(Identifier)
 
-        /// The same sum over the time in which goals look back.
+        /// The same sum over ``EventRules/lookBack``, as for goals.
         public static let standard = Covariate.before(EventRules.lookBack)
     }
 
     /// The computation.
     public enum Content: Hashable, Sendable {
-        /// The sum of a term since the first exposure, and the sum before it. The cap limits each of the two per user.
+        /// The sum of a term since the first exposure, and the covariate before it. The cap limits each user's sum.
         case sum(Term, cap: Double?)
-        /// Two sums since the first exposure: the first is kept as ``UserGoal/afterValue``, the second as
+        /// Two sums since the first exposure. The numerator is kept as ``UserGoal/afterValue``, and the denominator as
         /// ``UserGoal/beforeValue``.
         case ratio(Term, Term)
-        /// The steps of a funnel: for each goal the time at which the user first reached it after the preceding goal.
-        /// Each step has a total of its own, under a name of its own.
+        /// The steps of a funnel. For each goal, a total under a name of its own has the time from the exposure to the
+        /// first event of the goal after the preceding goal, in milliseconds, as ``UserGoal/afterValue``.
         case funnel([Identifier])
-        /// The value of this attribute at the first exposure; see ``BreakdownGroup``.
+        /// The group of the user by the value of this attribute at the first exposure; see ``BreakdownGroup``.
         case breakdown(Identifier)
-        /// The ``AllocationPeriod`` under which the user is tallied, as a group whose index is the number of the
-        /// period. The period determines the probability with which the user got the variation.
+        /// The group of the user by ``AllocationPeriod``; the index of the group is the number of the period. Results
+        /// need the groups, because the probability with which a user got the variation differs between periods.
         case periods
     }
 
     public var content: Content
-    /// The time after the first exposure from which events count.
+    /// Events count from this time after the first exposure.
     public var from: TimeSpan
-    /// The time after the first exposure from which events no longer count; `nil` if there is no end.
+    /// Events no longer count from this time after the first exposure; `nil` if there is no end.
     public var to: TimeSpan?
     /// The covariate of a sum; ignored for other series.
     public var covariate = Covariate.standard
@@ -73,13 +73,14 @@ public struct SeriesDefinition: Hashable, Sendable {
         self.covariate = covariate
     }
 
-    /// The time before the first exposure in which events count.
+    /// The time before the first exposure in which events count as the covariate; zero if the covariate is not such a
+    /// sum.
     var lookBack: TimeSpan {
         guard case .sum = content, case .before(let span) = covariate else { return .zero }
         return span
     }
 
-    /// Whether the series uses events of a goal.
+    /// Whether the series is computed from events of a goal.
     func concerns(_ goal: Identifier) -> Bool {
         switch content {
         case .sum(let term, _): term.goal == goal
@@ -89,13 +90,19 @@ public struct SeriesDefinition: Hashable, Sendable {
         }
     }
 
-    /// - Parameter offset: the time since the first exposure.
-    func isInWindow(_ offset: TimeSpan) -> Bool { offset >= from && to.map { offset < $0 } ?? true }
+    /// Whether an event is in the time window of the series.
+    ///
+    /// - Parameter offset: the time from the first exposure to the event.
+    func isInWindow(_ offset: TimeSpan) -> Bool {
+        guard offset >= from else { return false }
+        return to.map { offset < $0 } ?? true
+    }
 }
 
 // MARK: As JSON
 
 extension SeriesDefinition {
+    /// The definition as stores keep it.
     package var json: JSONValue {
         var object = JSONObject()
         switch content {
@@ -117,6 +124,8 @@ extension SeriesDefinition {
         return .object(object)
     }
 
+    /// Decodes ``json``.
+    ///
     /// - Returns: `nil` for a definition of a newer release.
     package init?(_ json: JSONValue) {
         guard let object = json.object else { return nil }

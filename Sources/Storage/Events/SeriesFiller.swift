@@ -2,28 +2,31 @@ import Bucketing
 import Dispatch
 import Synchronization
 
-/// Computes users' totals of new ``TrackedSeries`` from the stored events, and deletes those of dropped series. It
-/// works in the background, in small transactions that do not delay other changes.
+/// Computes users' totals of new ``TrackedSeries`` from the stored events, and deletes users' totals of dropped series.
+/// The filler works in the background, in small transactions that do not delay other changes.
 ///
-/// Progress is stored, so any process can continue the work, also after a restart. Repeating a step changes nothing.
-/// Where several processes share a database, the process whose progress was recorded continues, and the others pause.
+/// The work consists of rounds, and a round consists of steps (``SeriesWork``), one for each page of exposures. The
+/// progress is stored after each step, so any process can continue the work, also after a restart. Repeating a step
+/// changes nothing. If several processes share a database, the process whose step was recorded continues, and the
+/// others pause until the next round.
 public final class SeriesFiller: @unchecked Sendable {
-    // Safe: a timer source may be cancelled from any thread; all else is Sendable.
+    // Safe: a timer source may be cancelled from any thread. All other properties are Sendable.
     private let session: BackgroundSession
     private let batch: Int
     private let state = Mutex(State())
-    /// Starts the work from time to time, because another process may have left some.
+    /// Starts a round from time to time, because another process may have stopped with work left.
     private let timer: any DispatchSourceTimer
     private static let interval = DispatchTimeInterval.seconds(30)
 
     private struct State {
         var isRunning = false
-        /// Whether ``start()`` was called since the last round of work began.
-        var isAsked = false
+        /// Whether ``start()`` was called since the last round began.
+        var isRequested = false
         var isClosed = false
     }
 
-    /// - Parameter batch: the number of users that one transaction covers.
+    /// - Parameter batch: the number of exposures that one step covers.
+    /// - Throws: the errors of ``Store/makeSession(on:)``
     public init(_ store: any Store, batch: Int = 200) throws(StorageError) {
         session = try BackgroundSession(store, label: "metric-series", qos: .utility)
         self.batch = batch
@@ -33,16 +36,16 @@ public final class SeriesFiller: @unchecked Sendable {
         timer.resume()
     }
 
-    /// Begins the work. If it is in progress, another round follows.
+    /// Begins a round in the background. If a round is in progress, another one follows.
     public func start() {
         let begins = state.withLock { state in
-            state.isAsked = true
+            state.isRequested = true
             guard !state.isRunning, !state.isClosed else { return false }
             state.isRunning = true
             return true
         }
         guard begins else { return }
-        session.start { session in await self.work(session) }
+        session.start { session in await self.runRounds(session) }
     }
 
     /// Ends the work after the current step. Blocks until then.
@@ -52,19 +55,27 @@ public final class SeriesFiller: @unchecked Sendable {
         session.close()
     }
 
-    /// Repeats the work as long as ``start()`` was called meanwhile.
-    private func work(_ session: any StoreSession) async {
-        while state.withLock({ state in
-            state.isRunning = state.isAsked && !state.isClosed
-            state.isAsked = false
-            return state.isRunning
-        }) {
-            // Readiness and metrics report failures of the store. The next start, also by the timer, tries again.
+    /// Runs rounds as long as ``start()`` was called since the last round began.
+    private func runRounds(_ session: any StoreSession) async {
+        while beginsRound() {
+            // Readiness and metrics report failures of the store. The next round, at the latest by the timer, tries
+            // again.
             try? await run(session)
         }
     }
 
-    /// Works until nothing is left to do, or another process does the work.
+    /// Whether another round begins now. Otherwise the work has ended.
+    private func beginsRound() -> Bool {
+        state.withLock { state in
+            state.isRunning = state.isRequested && !state.isClosed
+            state.isRequested = false
+            return state.isRunning
+        }
+    }
+
+    /// Runs one round: works until nothing is left to do, or another process does the work.
+    ///
+    /// - Throws: the first error of the store that concerns more than one user.
     public func run() async throws(StorageError) {
         try await session.run { session throws(StorageError) in try await self.run(session) }
     }
@@ -72,7 +83,7 @@ public final class SeriesFiller: @unchecked Sendable {
     private func run(_ session: any StoreSession) async throws(StorageError) {
         guard try await session.read(.openSeries) else { return }
         var progress = try await session.write(.continueSeries(nil, upTo: nil))
-        while let next = progress.next, progress.isNoted, !state.withLock({ $0.isClosed }) {
+        while let next = progress.next, progress.isRecorded, !state.withLock({ $0.isClosed }) {
             let page = try await session.read(.exposures(after: next.after, limit: batch))
             let changes = page.map(\.exposure).filter { next.experimentIDs.contains($0.experimentID) }
                 .map { UserChange.settleSeries(of: $0.userID, in: $0.experimentID) }
@@ -81,6 +92,7 @@ public final class SeriesFiller: @unchecked Sendable {
         }
     }
 
+    /// Makes the changes of a step. An error that concerns one user, such as a damaged record, does not stop the work.
     private static func write(_ changes: [UserChange<Void>], _ session: any StoreSession) async throws(StorageError) {
         let results: [Result<Void, StorageError>] = await settled { done in session.write(changes, done) }
         for result in results {

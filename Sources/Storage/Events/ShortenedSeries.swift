@@ -1,13 +1,15 @@
 public import Bucketing
 public import Chronology
 
-/// A series limited to the first days after each user's exposure, for example "revenue in the first 7 days". It is not
-/// tracked: its totals are computed from the stored events when results need them.
+/// A series limited to the first days after each user's exposure, for example "revenue in the first 7 days". Such a
+/// series is not tracked: its totals are computed from the stored events when results need them.
 public struct ShortenedSeries: Sendable {
     private let series: TrackedSeries
 
-    /// - Parameter span: the time after the first exposure in which events count.
-    /// - Returns: `nil` if no event could count, because the series begins later.
+    /// - Parameters:
+    ///   - definition: the series to limit.
+    ///   - span: the time after the first exposure in which events count.
+    /// - Returns: `nil` if no event could count, because the window of the series begins later.
     public init?(_ definition: SeriesDefinition, first span: TimeSpan) {
         var definition = definition
         let end = min(definition.to ?? span, span)
@@ -26,17 +28,20 @@ public struct ShortenedSeries: Sendable {
         }
     }
 
-    /// The time after the first exposure from which events no longer count.
+    /// Events no longer count from this time after the first exposure.
     package var end: TimeSpan { series.definition.to ?? .zero }
 
-    /// Returns a user's contributions to the sums of a variation: one, or for a funnel one for each step.
+    /// Returns a user's contributions to the sums of a variation: one, or for a funnel one for each step. A
+    /// contribution is `nil` if the user has no events that count.
     ///
-    /// - Parameter totals: the stored totals of the unlimited series, from which the values before the exposure are
-    ///   taken.
+    /// - Parameters:
+    ///   - events: the events that ``StoreQuery/events(_:of:through:)`` has read, which lack those before the exposure.
+    ///   - totals: the stored totals of the unlimited series. The covariate, which does not depend on the limit, is
+    ///     taken from them.
     public func tallies(of participant: Participant, _ events: ParticipantEvents, totals: [UserGoal?]) -> [GoalTally?] {
-        let own = events.values[participant.userID] ?? []
+        let userEvents = events.values[participant.userID] ?? []
         let found = Dictionary(
-            uniqueKeysWithValues: SeriesRules.totals(of: series, from: own, exposedAt: participant.exposedAt))
+            uniqueKeysWithValues: SeriesRules.totals(of: series, from: userEvents, exposedAt: participant.exposedAt))
         return zip(series.names, totals).map { name, stored in
             var total = found[name]
             if case .sum = series.definition.content, let stored {
@@ -51,15 +56,18 @@ public struct ShortenedSeries: Sendable {
 
 /// The events of users of an experiment since their first exposure.
 public struct ParticipantEvents: Sendable {
+    /// By the users' ids.
     package var values: [Identifier: [UserRecords.GoalValue]] = [:]
 
     public init() {}
 }
 
 extension StoreQuery<ParticipantEvents> {
-    /// Reads the events that a series needs, of the users of one page.
+    /// Reads the events that a series needs, for the users of one page.
     ///
-    /// - Parameter last: the last user of the page.
+    /// - Parameters:
+    ///   - scan: the read of the page.
+    ///   - last: the last user of the page.
     public static func events(_ series: ShortenedSeries, of scan: ParticipantScan, through last: Identifier) -> Self {
         Self(.participantEvents(series, scan, through: last)) { _ in
             let goals = Set(series.goals).sorted()

@@ -3,15 +3,15 @@ public import Chronology
 
 /// A ``SeriesDefinition`` that an experiment uses, with a number that is never reused.
 ///
-/// A new series is being filled: ``SeriesFiller`` computes the totals of users from the events that are already stored,
-/// while the totals of new events are added (``SeriesRules``). Once no metric needs the series, it is dropped, and the
-/// filler deletes its totals.
+/// A new series is being filled: ``SeriesFiller`` computes users' totals from the stored events, while new events are
+/// added to the totals as they arrive (``SeriesRules``). Once no metric needs the series, it is dropped, and the filler
+/// deletes its totals.
 public struct TrackedSeries: Sendable, Equatable {
     /// Databases store the raw value.
     public enum State: Int64, Sendable {
-        /// The totals of users who did something before the series was tracked are being computed from stored events.
+        /// The totals of users with events from before the series was tracked are being computed.
         case filling
-        /// All users with events have totals.
+        /// All users with events that count have totals.
         case filled
         /// The series is no longer computed, and the users' totals are being deleted.
         case dropped
@@ -22,10 +22,11 @@ public struct TrackedSeries: Sendable, Equatable {
     public var experimentID: Identifier
     public var definition: SeriesDefinition
     public var state: State
-    /// While the series is being filled or deleted: the number of the last exposure whose user has been processed.
+    /// The number of the last exposure whose user has been processed, while the series is being filled or deleted.
     public var doneTo: Int64
-    /// The totals lack events that were received before this time, because they had been deleted; ``Instant/epoch`` if
-    /// they lack none. For a breakdown or for periods: users who were exposed before this time have no group.
+    /// The totals lack events that were received before this time, because the events had been deleted;
+    /// ``Instant/epoch`` if no events are missing. For a breakdown or for periods: users who were exposed before this
+    /// time have no group.
     public var since: Instant
     /// The values of a breakdown that have a group of their own, in the order of the groups; empty for other series.
     public var groupValues: [Identifier] = []
@@ -43,7 +44,7 @@ public struct TrackedSeries: Sendable, Equatable {
         self.since = since
     }
 
-    /// A series name that no series has.
+    /// A series name that no series has, because numbers begin with 1.
     public static let unknownName: Identifier = "\u{1}0"
 
     var isFunnel: Bool { if case .funnel = definition.content { true } else { false } }
@@ -52,7 +53,7 @@ public struct TrackedSeries: Sendable, Equatable {
     public var breakdown: Identifier? {
         if case .breakdown(let attribute) = definition.content { attribute } else { nil }
     }
-    /// The attribute by which a sum is adjusted; `nil` for any other series.
+    /// The attribute that is the covariate of a sum; `nil` for any other series.
     var covariateAttribute: Identifier? {
         guard case .sum = definition.content, case .attribute(let attribute) = definition.covariate else { return nil }
         return attribute
@@ -61,7 +62,7 @@ public struct TrackedSeries: Sendable, Equatable {
     /// Whether the series assigns a ``BreakdownGroup`` to each user.
     public var hasGroups: Bool { breakdown != nil || definition.content == .periods }
 
-    /// The names of the totals: one, or for a funnel one for each step.
+    /// The names under which the totals are stored: one, or for a funnel one for each step.
     public var names: [Identifier] {
         switch definition.content {
         case .sum(_, let cap):
@@ -73,9 +74,12 @@ public struct TrackedSeries: Sendable, Equatable {
     }
 }
 
-/// The name under which totals of a series are stored in place of a goal: U+0001, with which no goal may begin, the
-/// number, and everything that a user's contribution to the sums of a variation depends on. A user can therefore be
-/// removed from the sums even if the series has been dropped.
+/// The name under which the totals of a series are stored, in place of the name of a goal. It consists of U+0001, with
+/// which no goal may begin, the number of the series, and the properties on which a user's contribution to the sums of
+/// a variation depends. A user can therefore be removed from the sums even if the definition of the series is gone.
+///
+/// Examples: `\u{1}7` has no properties, `\u{1}7c99.5` has a cap, `\u{1}7ac99.5` an attribute and a cap, `\u{1}7.2` is
+/// the second step of a funnel, and `\u{1}7b` is a breakdown.
 struct SeriesName {
     var number: Int64
     /// The maximum of a user's total; `nil` if there is none.
@@ -84,18 +88,22 @@ struct SeriesName {
     var step: Int?
     /// Whether the total is a ``BreakdownGroup``.
     var isGroup = false
-    /// Whether the value before the first exposure is that of an attribute, which has no cap.
+    /// Whether the value before the first exposure is the value of an attribute. The cap does not apply to it.
     var hasAttribute = false
 
     /// The first byte of the names of all series.
     static let mark: UInt8 = 1
-    /// The exclusive end of the names of all series, in the order of names.
+    /// The end of the range of all series names. In the order of names, every series comes before every goal.
     static let end = "\u{2}"
 
+    /// The name as an identifier, which ``init(_:)`` parses.
     var identifier: Identifier {
-        Identifier(
-            "\u{1}\(number)\(hasAttribute ? "a" : "")\(cap.map { "c\($0)" } ?? "")\(step.map { ".\($0)" } ?? "")"
-                + (isGroup ? "b" : ""))
+        var name = "\u{1}\(number)"
+        if hasAttribute { name += "a" }
+        if let cap { name += "c\(cap)" }
+        if let step { name += ".\(step)" }
+        if isGroup { name += "b" }
+        return Identifier(name)
     }
 
     init(number: Int64, cap: Double? = nil, step: Int? = nil, isGroup: Bool = false, hasAttribute: Bool = false) {
@@ -106,6 +114,8 @@ struct SeriesName {
         self.hasAttribute = hasAttribute
     }
 
+    /// Parses an ``identifier``.
+    ///
     /// - Returns: `nil` for the name of a goal.
     init?(_ goal: Identifier) {
         guard goal.string.utf8.first == Self.mark else { return nil }
@@ -123,7 +133,9 @@ struct SeriesName {
         isGroup = rest == "b"
     }
 
-    /// Returns the user's contribution to the sums of a variation, given the user's total under this name.
+    /// Returns a user's contribution to the sums of a variation.
+    ///
+    /// - Parameter total: the user's total under this name.
     func tally(of total: UserGoal) -> GoalTally {
         var total = total
         if let cap {

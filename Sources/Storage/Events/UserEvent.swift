@@ -11,15 +11,17 @@ public struct Exposure: Sendable, Equatable {
     /// Whether the caller, the whitelist or an admin chose the variation, instead of chance.
     public var isChosen: Bool
     public var sdkKey: String
-    /// A JSON object.
+    /// A JSON object. Its member `attributes` has the attributes of the request that caused the exposure.
     public var payload: [UInt8]
-    /// The allocation in the datafile that the exposure was decided with; `nil` for one that was read from a store.
+    /// The allocation in the datafile with which the variation was determined; `nil` for an exposure that was read from
+    /// a store.
     public var active: AllocationPeriod?
-    /// For an exposure that enrolls its user: the newest datafile version of any project when the variation was
-    /// determined. If there is a newer datafile when the exposure is recorded, the outcome is
-    /// ``EventOutcome/outdated``. `nil` for an exposure that enrolls nobody.
+    /// The newest datafile version of any project when the variation was determined, for an exposure that enrolls its
+    /// user; `nil` for an exposure that enrolls nobody. If a newer datafile is active when the exposure is recorded,
+    /// the outcome is ``EventOutcome/outdated``.
     public var enrollsWith: Int64?
-    /// When an edge accepted the exposure; `nil` if it did not come from an edge, or was read from a store.
+    /// When an edge accepted the exposure; `nil` for an exposure that did not come from an edge, or was read from a
+    /// store.
     public var acceptedAt: Instant?
 
     public init(
@@ -45,18 +47,18 @@ extension Exposure {
     package var isImported: Bool { active?.number == AllocationPeriod.imported }
 }
 
-/// The earliest exposure of a user to an experiment. Later exposures are not stored; they only show whether the user
-/// stays in one variation. Results count the goal events since the first exposure and, for comparison, those before it;
-/// see ``EventRules``.
+/// The earliest exposure of a user to an experiment. Later exposures are not stored: they only show whether the user
+/// stays in one variation. Results count the goal events since the first exposure and, for comparison, the goal events
+/// before it; see ``EventRules``.
 public struct StoredExposure: Sendable {
-    /// Greater than the numbers of all exposures stored or changed earlier.
+    /// Greater than the numbers of all exposures stored or changed earlier. A changed exposure gets a new number.
     public var number: Int64
-    /// The first exposure. ``Exposure/isChosen`` is set if the variation of any exposure was chosen.
+    /// The first exposure. Its ``Exposure/isChosen`` is set if the variation of any exposure was chosen.
     public var exposure: Exposure
     /// Whether the user was exposed to several variations.
     public var hasMultipleVariations: Bool
-    /// The number of the ``AllocationPeriod`` under which the user is tallied. It is set when the exposure is first
-    /// stored, and stays.
+    /// The number of the ``AllocationPeriod`` under which the user is tallied. It is determined when the exposure is
+    /// first stored, and does not change afterwards.
     public var period: Int64
 
     public init(
@@ -68,8 +70,10 @@ public struct StoredExposure: Sendable {
         self.period = period
     }
 
-    /// The bits of ``flags``.
-    static let (multipleVariations, chosen): (UInt8, UInt8) = (1, 2)
+    /// The bit of ``hasMultipleVariations`` in ``flags``.
+    static let multipleVariations: UInt8 = 1
+    /// The bit of ``Exposure/isChosen`` in ``flags``.
+    static let chosen: UInt8 = 2
 
     /// Both flags as bits, for the row in a store and for the feed.
     var flags: UInt8 {
@@ -94,7 +98,7 @@ public struct GoalEvent: Sendable, Equatable {
     public var sdkKey: String
     /// A JSON object.
     public var payload: [UInt8]
-    /// When an edge accepted the event; `nil` if it did not come from an edge, or was read from a store.
+    /// When an edge accepted the event; `nil` for an event that did not come from an edge, or was read from a store.
     public var acceptedAt: Instant?
 
     public init(
@@ -124,7 +128,7 @@ public struct StoredGoalEvent: Sendable {
     }
 }
 
-/// Something that happened to a user.
+/// An exposure or a goal event of a user.
 public enum UserEvent: Sendable {
     case exposure(Exposure)
     case goal(GoalEvent)
@@ -136,7 +140,7 @@ public enum UserEvent: Sendable {
         }
     }
 
-    /// When an edge accepted the event; `nil` if it did not come from an edge.
+    /// When an edge accepted the event; `nil` for an event that did not come from an edge.
     public var acceptedAt: Instant? {
         switch self {
         case .exposure(let exposure): exposure.acceptedAt
@@ -144,7 +148,7 @@ public enum UserEvent: Sendable {
         }
     }
 
-    /// Returns the event as that of another user.
+    /// Returns the event with another user, for example the account into which its user was merged.
     public func moved(to userID: Identifier) -> UserEvent {
         switch self {
         case .exposure(var exposure):
@@ -160,7 +164,8 @@ public enum UserEvent: Sendable {
 /// An event and the time at which this process received it.
 public struct ReceivedEvent: Sendable {
     public var event: UserEvent
-    /// Nanoseconds of the monotonic clock, which all processes on a machine share.
+    /// Nanoseconds of the monotonic clock, which all processes on a machine share. Stores compare it with the times of
+    /// erasures.
     public var receivedAt: UInt64
 
     public init(_ event: UserEvent, receivedAt: UInt64) {
@@ -172,14 +177,14 @@ public struct ReceivedEvent: Sendable {
 /// The result of recording an event.
 public enum EventOutcome: Sendable {
     case stored
-    /// The event was known already. Nothing was written.
+    /// The event is stored already, or a later exposure to the same variation adds nothing. Nothing was written.
     case repeated
-    /// The experiment was not running when the exposure happened. Such exposures are only counted.
+    /// The experiment was not running when the exposure happened. The exposure was only counted.
     case notRunning
-    /// The exposure would enroll the user by a datafile that is no longer the newest. Nothing was written; the caller
+    /// The exposure would enroll the user with a datafile that is no longer the newest. Nothing was written. The caller
     /// should determine the variation again.
     case outdated
-    /// The user was erased, or merged into another, after an edge had accepted the event. Nothing was written; the
-    /// caller should look up which of the two has happened.
+    /// The user was erased, or merged into another, after an edge had accepted the event. Nothing was written. The
+    /// caller should read which of the two has happened (``RemovedUser``).
     case removed
 }

@@ -1,9 +1,13 @@
-/// The total of one user for one goal or ``TrackedSeries`` in one experiment: before the first exposure, and since
-/// then.
+/// The total of one user for one goal or ``TrackedSeries`` in one experiment. It has two parts: events before the first
+/// exposure, and events since then. Some series use the parts otherwise; see ``SeriesDefinition/Content``.
 public struct UserGoal: Sendable, Equatable {
+    /// The number of events before the first exposure.
     public var beforeCount: Int64
+    /// The sum of their values.
     public var beforeValue: Double
+    /// The number of events since the first exposure.
     public var afterCount: Int64
+    /// The sum of their values.
     public var afterValue: Double
     /// The number of events since the first exposure with a value other than 0.
     public var valuedCount: Int64
@@ -33,7 +37,7 @@ public struct UserGoal: Sendable, Equatable {
         }
     }
 
-    /// Adds another total of the same goal.
+    /// Adds another total of the same goal or series.
     mutating func add(_ other: UserGoal) {
         beforeCount += other.beforeCount
         beforeValue = DecimalSum.adding(other.beforeValue, to: beforeValue)
@@ -42,8 +46,8 @@ public struct UserGoal: Sendable, Equatable {
         valuedCount += other.valuedCount
     }
 
-    /// The user's contribution to the sums of a variation, if the total is that of a goal. For the total of a series
-    /// see ``tally(of:)``.
+    /// The user's contribution to the sums of a variation, if this is the total of a goal. ``tally(of:)`` covers series
+    /// as well.
     package var tally: GoalTally {
         var tally = GoalTally()
         tally.events = Int(afterCount)
@@ -63,13 +67,14 @@ public struct UserGoal: Sendable, Equatable {
 /// Sums of amounts such as money, which senders write as decimal fractions, in one `Double`.
 ///
 /// Rounding accumulates in a sum of decimal fractions: 0.1 added a thousand times gives 99.9999999999986. Each addition
-/// therefore replaces a sum by the nearest decimal fraction with six digits after the point, if the two differ by no
-/// more than the rounding of one addition. While the sum and its terms have at most six digits after the point and a
-/// magnitude below ``limit``, sums are exact for any number of terms, also when terms are subtracted again.
+/// therefore replaces the sum by the nearest decimal fraction with six digits after the point, if the two differ by no
+/// more than the rounding of one addition. Sums are then exact for any number of terms, even if terms are subtracted
+/// again, as long as the sum and its terms have at most six digits after the point and a magnitude below ``limit``.
 enum DecimalSum {
+    /// 10 to the power of the number of digits after the point.
     private static let scale: Double = 1e6
-    /// The magnitude below which the distance between adjacent numbers is less than a quarter of the last digit. The
-    /// rounding of two terms and of their sum then stays below half of the last digit.
+    /// About 1.1e9. Below this magnitude, adjacent numbers differ by less than a quarter of the sixth digit after the
+    /// point, so the rounding of two terms and of their sum stays below half of this digit.
     static let limit = 0x1p50 / scale
 
     /// Returns the sum with a value added.

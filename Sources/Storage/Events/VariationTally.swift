@@ -27,15 +27,17 @@ public struct VariationTally: Sendable, Equatable {
     }
 }
 
-/// Counts and sums over the counted users of a variation, from which means, variances and covariances are computed. In
-/// the sums, y is a user's value since the first exposure, x the value before it, yy the square of y, and xy the
-/// product.
+/// Counts and sums over the counted users of a variation. Means, variances and covariances are computed from them. In
+/// the sums, `y` is a user's value since the first exposure, and `x` is the value before it; `xx`, `yy` and `xy` are
+/// the products of the two.
 public struct GoalTally: Sendable, Equatable {
     /// The number of events since the first exposure.
     public var events = 0
-    /// The number of users with an event since the first exposure, before it, and both.
+    /// The number of users with an event since the first exposure.
     public var converted = 0
+    /// The number of users with an event before the first exposure.
     public var convertedBefore = 0
+    /// The number of users with an event both before and since the first exposure.
     public var convertedBoth = 0
     public var y = CompensatedSum.zero
     public var yy = CompensatedSum.zero
@@ -47,8 +49,8 @@ public struct GoalTally: Sendable, Equatable {
 
     public init() {}
 
-    /// Whether any event had a value, even if the values add up to 0. Earlier releases did not keep ``valued``, so the
-    /// sum of squares is checked as well.
+    /// Whether any event had a value, even if the values add up to 0. Tallies of earlier releases lack ``valued``, so
+    /// the sum of squares is checked as well.
     public var hasValues: Bool { valued > 0 || yy.value > 0 }
 
     public static func + (left: Self, right: Self) -> Self {
@@ -91,10 +93,12 @@ extension StoredExposure {
     }
 }
 
-/// The changes that one transaction makes to the tallies of variations, collected so that each row is written once.
+/// The changes that one transaction makes to the tallies of variations. They are collected, so that each row is written
+/// once.
 ///
-/// Users are tallied by variation, allocation period and day of enrollment; totals of goals by variation and day.
-/// Results are sums of these rows, so a removed user is subtracted exactly where the user was added.
+/// Users are tallied by variation, allocation period and day of enrollment. Totals of goals are tallied by variation
+/// and day. The key of a row depends only on the stored exposure, so a user is later subtracted from the row to which
+/// the user was added.
 public struct TallyChanges: Sendable {
     /// The key of a row of user counts.
     public struct Users: Hashable, Sendable {
@@ -120,8 +124,8 @@ public struct TallyChanges: Sendable {
 
     public var isEmpty: Bool { users.isEmpty && goals.isEmpty }
 
-    /// Adds a number of users with this exposure; a negative number removes them.
-    mutating func add(_ number: Int, _ stored: StoredExposure) {
+    /// Adds a number of users with this exposure. A negative number removes users.
+    mutating func addUsers(_ number: Int, _ stored: StoredExposure) {
         let exposure = stored.exposure
         let cohort = Cohort(
             variationID: exposure.variationID, period: stored.period, day: exposure.happenedAt.day)
@@ -137,12 +141,14 @@ public struct TallyChanges: Sendable {
         users[key, default: UserCounts()].notRunning += 1
     }
 
-    /// Adds to the sums of the exposure's variation and day: in total, and for the user's groups.
+    /// Adds to the sums of a goal or series, for the exposure's variation and day, and once more for each of the user's
+    /// groups.
     mutating func add(_ tally: GoalTally, _ exposure: Exposure, _ goal: Identifier, _ groups: [BreakdownGroup]) {
         add(tally, exposure, goal)
         for group in groups { add(tally, exposure, group.name(of: goal)) }
     }
 
+    /// Adds to the sums under one name, for the exposure's variation and day.
     mutating func add(_ tally: GoalTally, _ exposure: Exposure, _ goal: Identifier) {
         let key = Goal(
             experimentID: exposure.experimentID, goal: goal, variationID: exposure.variationID,
@@ -151,11 +157,12 @@ public struct TallyChanges: Sendable {
     }
 }
 
-/// A sum kept as two numbers, with a precision of about 106 bits. A value that is added and later subtracted leaves no
-/// residue, and variances can be computed from sums of squares without cancellation.
+/// A sum as an unevaluated sum of two numbers ("double-double"), with a precision of about 106 bits. With this
+/// precision a value that is added and later subtracted leaves no residue, and variances can be computed from sums of
+/// squares without cancellation.
 ///
-/// Sources: Knuth, The Art of Computer Programming, volume 2, 4.2.2 (the exact error of a sum); Dekker, A
-/// floating-point technique for extending the available precision, 1971.
+/// Sources: Knuth, The Art of Computer Programming, volume 2, section 4.2.2 (the exact error of a sum); Dekker, "A
+/// floating-point technique for extending the available precision", 1971 (products and quotients).
 public struct CompensatedSum: Sendable, Equatable {
     /// The sum, rounded to one number.
     public private(set) var value: Double

@@ -1,7 +1,8 @@
 package import Bucketing
 import JSON
 
-/// Encodes the writes of a transaction as entries of the feed, for all stores. ``FeedEntry`` describes the format.
+/// Encodes the writes of a transaction as the entries of a ``FeedRow``, for all stores. ``FeedRow`` describes the
+/// format.
 package struct FeedEncoder: Sendable {
     private var encoder: ProfileRecordEncoder
 
@@ -13,8 +14,8 @@ package struct FeedEncoder: Sendable {
     package var bytes: [UInt8] { encoder.bytes }
     package var isEmpty: Bool { encoder.bytes.isEmpty }
 
-    /// Appends the entry of a write. Writes of totals, allocation periods, forced variations, sticky documents and the
-    /// audit log have no entry, because readers of the feed do not need them.
+    /// Appends the entry of a write, if readers of the feed need it. They do not need totals, allocation periods,
+    /// forced variations, sticky documents and the audit log.
     package mutating func append(_ write: UserRecords.Write, of userID: Identifier) {
         switch write {
         case .putProfile(let record, let stored): append(record, replacing: stored, of: userID)
@@ -24,9 +25,9 @@ package struct FeedEncoder: Sendable {
             append(.attributes, of: userID) { for number in changed { $0.append(number: UInt64(number)) } }
         case .takeOver(let other): append(.merge, of: userID) { $0.append(text: other.string) }
         case .noteRemoval(nil): append(.erasure, of: userID) { _ in }
-        // `takeOver` has already appended the entry of the merge, to the account.
+        // The user was merged into an account. The write `takeOver` of the account has already appended the entry.
         case .noteRemoval: break
-        // Parts of an erasure or a merge, which has its own entry.
+        // An erasure or a merge consists of several writes, of which only one has an entry.
         case .deleteProfile, .eraseOtherRecords: break
         case .expectNewestDatafile, .putForcedVariation, .deleteForcedVariation, .putTotal, .deleteTotals, .putPeriod,
             .putSeries, .eraseStickyDocuments, .recordAudit:
@@ -36,17 +37,17 @@ package struct FeedEncoder: Sendable {
 
     /// Appends an entry whose content a closure encodes.
     private mutating func append(
-        _ kind: FeedEntry.Kind, of userID: Identifier, _ content: (inout ProfileRecordEncoder) -> Void
+        _ kind: FeedRow.EntryKind, of userID: Identifier, _ content: (inout ProfileRecordEncoder) -> Void
     ) {
-        let place = begin(kind, of: userID)
+        let lengthPosition = begin(kind, of: userID)
         content(&encoder)
-        encoder.endCounted(place)
+        encoder.endCounted(lengthPosition)
     }
 
     /// Begins an entry; the caller appends the content and then calls ``ProfileRecordEncoder/endCounted(_:)``.
     ///
     /// - Returns: the position of the length of the content.
-    private mutating func begin(_ kind: FeedEntry.Kind, of userID: Identifier) -> Int {
+    private mutating func begin(_ kind: FeedRow.EntryKind, of userID: Identifier) -> Int {
         encoder.append(byte: kind.rawValue)
         encoder.append(text: userID.string)
         return encoder.beginCounted()
@@ -55,16 +56,16 @@ package struct FeedEncoder: Sendable {
     /// Appends the entry of a changed profile: the experiments whose assignment was removed, and the assignments that
     /// are new or changed, as they are encoded in the profile.
     package mutating func append(_ record: ProfileRecord, replacing stored: ProfileRecord?, of userID: Identifier) {
-        // Called for each save, so it avoids a closure, which would retain the records.
-        let place = begin(.assignments, of: userID)
-        defer { encoder.endCounted(place) }
+        // Called for each save, so this function avoids a closure, which would retain the records.
+        let lengthPosition = begin(.assignments, of: userID)
+        defer { encoder.endCounted(lengthPosition) }
         let start = encoder.bytes.count
-        // Assumes that no assignment was removed, which is the usual case.
+        // Usually no assignment was removed, so their number is 0.
         encoder.append(number: 0)
         guard let stored else { return encoder.append(contentsOf: record.bytes[record.entriesOffset...]) }
         let removed = record.appendDifference(from: stored, to: &encoder)
         guard !removed.isEmpty else { return }
-        // Some were removed after all. They come first, so the entry is encoded again.
+        // The removed assignments come first, so the content is encoded once more.
         encoder.truncate(to: start)
         encoder.append(number: UInt64(removed.count))
         for experimentID in removed {
@@ -110,49 +111,53 @@ package struct FeedEncoder: Sendable {
         encoder.append(contentsOf: row[entry.range])
     }
 
-    /// Appends an entry in place of the entry of an erased user. It has the same number of lines, so that the positions
-    /// of later lines do not change.
+    /// Appends an entry in place of the entry of an erased user. Both have the same number of lines, so that the
+    /// positions of later lines do not change.
     mutating func append(erased lines: Int) {
         append(.erased, of: "") { $0.append(number: UInt64(lines)) }
     }
 }
 
 extension ProfileRecord {
-    /// Compares the encoded entries of two records in one pass over both; both are in the order of experiment ids.
+    /// Compares the encoded assignments of two records in one pass over both. Both are in the order of experiment ids.
     ///
-    /// - Parameter encoder: gets each of this record's entries that `former` lacks.
-    /// - Returns: the ranges of the experiment ids in `former` that this record lacks.
+    /// - Parameter encoder: the new and changed assignments of this record are appended here.
+    /// - Returns: the experiment ids that this record lacks, as ranges of the bytes of `former`.
     fileprivate func appendDifference(
         from former: ProfileRecord, to encoder: inout ProfileRecordEncoder
     ) -> [Range<Int>] {
         bytes.withUnsafeBytes { bytes in
             former.bytes.withUnsafeBytes { formerBytes in
                 var removed: [Range<Int>] = []
-                var own = EncodedEntry(in: bytes, at: entriesOffset)
-                var place = former.entriesOffset
+                var own = EncodedAssignment(in: bytes, at: entriesOffset)
+                /// The position of the next assignment in the former record.
+                var formerPosition = former.entriesOffset
                 while own.isPresent {
-                    let entry = own.whole(bytes)
-                    let rest = UnsafeRawBufferPointer(rebasing: formerBytes[place...])
-                    // Most entries stay as they are, and are decoded once.
-                    if rest.count >= entry.count,
-                        UnsafeRawBufferPointer(rebasing: rest[..<entry.count]).hasSameBytes(as: entry)
+                    let encoded = own.whole(bytes)
+                    let rest = UnsafeRawBufferPointer(rebasing: formerBytes[formerPosition...])
+                    // Most assignments have not changed. Comparing their bytes saves decoding them a second time.
+                    if rest.count >= encoded.count,
+                        UnsafeRawBufferPointer(rebasing: rest[..<encoded.count]).hasSameBytes(as: encoded)
                     {
-                        place += entry.count
+                        formerPosition += encoded.count
                     } else {
-                        let other = EncodedEntry(in: formerBytes, at: place)
+                        let other = EncodedAssignment(in: formerBytes, at: formerPosition)
                         if other.isPresent, other.id(formerBytes).precedes(own.id(bytes)) {
                             removed.append(other.experimentID)
-                            place = other.end
+                            formerPosition = other.end
                             continue
                         }
-                        if other.isPresent, other.id(formerBytes).hasSameBytes(as: own.id(bytes)) { place = other.end }
-                        encoder.append(contentsOf: entry)
+                        // The same experiment with another assignment. Otherwise the experiment is new.
+                        if other.isPresent, other.id(formerBytes).hasSameBytes(as: own.id(bytes)) {
+                            formerPosition = other.end
+                        }
+                        encoder.append(contentsOf: encoded)
                     }
-                    own = EncodedEntry(in: bytes, at: own.end)
+                    own = EncodedAssignment(in: bytes, at: own.end)
                 }
-                while case let other = EncodedEntry(in: formerBytes, at: place), other.isPresent {
+                while case let other = EncodedAssignment(in: formerBytes, at: formerPosition), other.isPresent {
                     removed.append(other.experimentID)
-                    place = other.end
+                    formerPosition = other.end
                 }
                 return removed
             }
@@ -160,14 +165,16 @@ extension ProfileRecord {
     }
 }
 
-/// The position of an entry in the bytes of a ``ProfileRecord``. Only the experiment id and the length are decoded; the
-/// bytes are trusted, because they were validated when the record was made.
-private struct EncodedEntry {
+/// The position of an assignment in the bytes of a ``ProfileRecord``. Only the experiment id and the length are
+/// decoded. The bytes are trusted, because they were validated when the record was made.
+private struct EncodedAssignment {
     let start: Int
+    /// The range of the experiment id's UTF-8 bytes.
     private(set) var experimentID = 0..<0
+    /// The position after the assignment; ``start`` if there is no assignment.
     private(set) var end: Int
 
-    /// - Parameter start: the position of the entry; the end of the bytes if there are no more entries.
+    /// - Parameter start: the position of the assignment; the end of the bytes if no more assignments follow.
     init(in bytes: UnsafeRawBufferPointer, at start: Int) {
         self.start = start
         end = start

@@ -1,43 +1,23 @@
 public import Bucketing
 public import Chronology
 
-/// A change of one user, as readers of the feed see it: a line of the feed.
+/// A line of the feed: one change of one user.
 ///
-/// The feed is a log of the changes of users, for edges and other readers. Each transaction appends a ``FeedRow``,
-/// which has one entry for each write, and each entry has one or more lines: saving three assignments is one entry with
-/// three lines. ``FeedEncoder`` and ``FeedDecoder`` write and read the entries:
+/// The feed is a log of the changes of users, for edges and other readers. It has three levels:
 ///
-/// ```
-/// kind      1 byte, ``Kind``
-/// user id   varint length, UTF-8; empty if the entry was erased
-/// content   varint length and that many bytes, by kind:
-///     erased        varint number of lines
-///     assignments   varint number of removed assignments, the experiment id of each as varint length and UTF-8; then
-///                   the changed assignments as in ``ProfileRecord``
-///     exposure, goal, attributes, merge   their members in order; see ``FeedEncoder``
-///     erasure       nothing
-/// ```
+/// - A **row** (``FeedRow``) holds the changes of one transaction, or a part of them.
+/// - An **encoded entry** in a row holds one write (``UserRecords/Write``), for example the profile of a user.
+/// - A **line** holds one change. This type is a line, although readers call it an entry: if a transaction saves three
+///   assignments of a user, its row has one encoded entry with three lines.
 public struct FeedEntry: Sendable {
-    /// The kind of an entry, as it is stored.
-    enum Kind: UInt8 {
-        /// Replaces the entry of a user who has been erased since.
-        case erased = 0
-        case assignments = 1
-        case exposure = 2
-        case goal = 3
-        case attributes = 4
-        case merge = 5
-        /// The erasure of a user.
-        case erasure = 6
-    }
-
     /// The change of the user.
     public enum Change: Sendable {
         /// The assignment in an experiment after the change; `nil` if it was removed.
         case assignment(experimentID: Identifier, Assignment?)
         /// The user got a profile without assignments.
         case emptyProfile
-        /// The exposure to an experiment after the change; its number is not set.
+        /// The exposure to an experiment after the change. ``StoredExposure/number`` is 0, because the feed does not
+        /// keep the number.
         case exposure(StoredExposure)
         /// A goal event that was stored.
         case goal(GoalEvent)
@@ -53,12 +33,37 @@ public struct FeedEntry: Sendable {
     public let change: Change
 }
 
-/// A row of the feed: the changes of one transaction, or a part of them.
+/// A row of the feed: the changes of one transaction, or a part of them, as encoded entries. `FeedEncoder` and
+/// `FeedDecoder` write and read an entry:
+///
+/// ```
+/// kind      1 byte, `EntryKind`
+/// user id   varint length, UTF-8; empty if the entry was erased
+/// content   varint length and that many bytes, by kind:
+///     erased        varint number of lines
+///     assignments   varint number of removed assignments, the experiment id of each as varint length and UTF-8; then
+///                   the changed assignments as in ``ProfileRecord``
+///     exposure, goal, attributes, merge   their members in order; see `FeedEncoder`
+///     erasure       nothing
+/// ```
 public struct FeedRow: Sendable {
+    /// The kind of an encoded entry. Databases store the raw value.
+    enum EntryKind: UInt8 {
+        /// Replaces the entry of a user who has been erased since.
+        case erased = 0
+        case assignments = 1
+        case exposure = 2
+        case goal = 3
+        case attributes = 4
+        case merge = 5
+        /// The erasure of a user.
+        case erasure = 6
+    }
+
     /// Increases with each transaction. Of two transactions about one user, the later one has the greater number.
     public let number: Int64
     public let recordedAt: Instant
-    /// The encoded entries, one after the other; see ``FeedEntry``.
+    /// The encoded entries, one after the other.
     public let entries: [UInt8]
 
     public init(number: Int64, recordedAt: Instant, entries: [UInt8]) {
@@ -67,9 +72,10 @@ public struct FeedRow: Sendable {
         self.entries = entries
     }
 
-    /// Decodes the lines of the row in order. The position of a line never changes.
+    /// Decodes the lines of the row in order. A line keeps its position even after other lines have been erased,
+    /// because a ``FeedCursor`` counts lines.
     ///
-    /// - Returns: `nil` for a line whose user has been erased since.
+    /// - Returns: the lines; `nil` in place of a line whose user has been erased since.
     /// - Throws: ``StorageError/unavailable(reason:)`` if the row is damaged, or of a newer release.
     public func lines() throws(StorageError) -> [FeedEntry?] {
         var lines: [FeedEntry?] = []
@@ -79,7 +85,9 @@ public struct FeedRow: Sendable {
         return lines
     }
 
-    /// Passes each entry to a closure, with the decoder for its content.
+    /// Passes each encoded entry to a closure, with the decoder for its content.
+    ///
+    /// - Throws: ``StorageError/unavailable(reason:)`` if the row is damaged, or of a newer release.
     func forEachEntry(
         _ body: (FeedDecoder.Entry, FeedDecoder) throws(ProfileRecordDamage) -> Void
     ) throws(StorageError) {

@@ -1,19 +1,20 @@
 import Bucketing
 
-/// A page of the feed: consecutive rows, and what is known about the feed around them.
+/// A page of the feed: consecutive rows, and the extent of the feed at the time of the read.
 public struct FeedPage: Sendable {
     /// See ``FeedState/epoch``; 0 if there is no feed.
     public var epoch: Int64
-    /// The smallest number from which the feed is complete.
+    /// The smallest row number from which no row has been deleted.
     public var start: Int64
-    /// The number up to which everything has been read: that of the last row of the page, or of the last committed row
-    /// that no open transaction can precede.
+    /// The greatest row number up to which everything has been read. For a full page this is the number of the last
+    /// row; otherwise it is the number of the last row that no open transaction can precede.
     public var end: Int64
     /// The rows in the order of their numbers, without the entries of users who have been erased since.
     public var rows: [FeedRow]
-    /// Whether all transactions that might precede the newest row have ended. If not, the page is empty.
+    /// Whether all transactions that might precede the newest row have ended. Otherwise the page is empty, and the
+    /// reader should try again.
     public var isSettled: Bool
-    /// The number up to which all transactions are known to have ended; 0 if this was not determined.
+    /// The greatest row number up to which all transactions are known to have ended; 0 if this is unknown.
     public internal(set) var settledTo: Int64 = 0
 
     public init(epoch: Int64, start: Int64, end: Int64, rows: [FeedRow], isSettled: Bool = true) {
@@ -24,49 +25,67 @@ public struct FeedPage: Sendable {
         self.isSettled = isSettled
     }
 
-    /// Whether a cursor belongs to this feed, and nothing after it has been deleted.
+    /// Whether reading can continue at a cursor: the cursor belongs to this feed, no row after it has been deleted, and
+    /// it is not beyond the next row.
     public func has(_ cursor: FeedCursor) -> Bool {
-        epoch != 0 && cursor.epoch == epoch && cursor.number >= start && cursor.number <= max(end, start - 1) + 1
+        epoch != 0 && cursor.epoch == epoch && (start...nextNumber).contains(cursor.number)
     }
 
     /// The cursor after the last row.
-    public var next: FeedCursor { FeedCursor(epoch: epoch, number: max(end, start - 1) + 1, lines: 0) }
+    public var next: FeedCursor { FeedCursor(epoch: epoch, number: nextNumber, lines: 0) }
+
+    /// The smallest number that the next row may have. All rows of an empty feed may have been deleted, so ``start``
+    /// may be greater than ``end``.
+    private var nextNumber: Int64 { max(end, start - 1) + 1 }
 }
 
 extension StoreQuery<FeedPage> {
-    /// Reads rows of the feed in the order of their numbers. PostgreSQL may wait for open transactions, so the session
-    /// should have nothing else to do.
+    /// Reads rows of the feed in the order of their numbers. In PostgreSQL the read may wait about a second for open
+    /// transactions and blocks the session meanwhile, so the session should have nothing else to do.
     ///
     /// - Parameters:
     ///   - number: the number of the first row.
-    ///   - limit: the maximum number of rows; 0 to find only the end.
-    ///   - settled: ``FeedPage/settledTo`` of an earlier page of the same epoch. Transactions up to this number are not
-    ///     waited for.
+    ///   - limit: the maximum number of rows; 0 to read only the extent of the feed.
+    ///   - settled: ``FeedPage/settledTo`` of an earlier page of the same epoch; 0 if there is none. Rows up to this
+    ///     number are read without waiting.
     public static func feed(from number: Int64, limit: Int, settledTo settled: Int64 = 0) -> Self {
         Self(.feed(from: number, limit: limit)) { context in
             switch context.dialect {
-            case .sqlite: rows(from: number, limit, context)
+            case .sqlite: sqliteRows(from: number, limit, context)
             case .postgreSQL:
                 number <= settled && limit > 0
-                    ? rows(from: number, settledTo: settled, limit, context) : settledRows(from: number, limit, context)
+                    ? knownSettledRows(from: number, to: settled, limit, context)
+                    : settledRows(from: number, limit, context)
             }
         }
     }
 
+    /// The columns in the order of ``FeedRow/init(_:)``.
     private static let columns = "number, recorded_at, entries"
 
-    private static func state(_ page: inout FeedPage, _ row: any Row) {
+    /// A page without rows, whose extent ``setExtent(of:_:)`` sets.
+    private static func emptyPage(end: Int64 = 0, isSettled: Bool = true) -> FeedPage {
+        FeedPage(epoch: 0, start: 1, end: end, rows: [], isSettled: isSettled)
+    }
+
+    /// Sets the epoch and the start of a page.
+    ///
+    /// - Parameter row: the row that ``FeedState/read`` selects.
+    private static func setExtent(of page: inout FeedPage, _ row: any Row) {
         let state = FeedState(row)
         page.epoch = state.epoch
         page.start = state.deletedTo + 1
     }
 
-    /// Reads rows of SQLite. It commits one transaction after the other, so no row can appear before one that exists.
-    private static func rows(from number: Int64, _ limit: Int, _ context: ReadingContext) -> Reading<FeedPage> {
-        var page = FeedPage(epoch: 0, start: 1, end: 0, rows: [])
-        var areRemoved = false
+    // MARK: SQLite
+
+    /// Reads rows in SQLite, which commits one transaction after the other: every new row comes after the existing
+    /// rows.
+    private static func sqliteRows(from number: Int64, _ limit: Int, _ context: ReadingContext) -> Reading<FeedPage> {
+        var page = emptyPage()
+        var hasRemovals = false
         return Reading([
-            (FeedState.read, { state(&page, $0) }),
+            (FeedState.read, { setExtent(of: &page, $0) }),
             (FeedState.lastNumber(.sqlite), { page.end = $0.integer(0) }),
             (
                 SQLQuery(
@@ -74,47 +93,51 @@ extension StoreQuery<FeedPage> {
                     .integer(number), .integer(limit)),
                 { page.rows.append(FeedRow($0)) }
             ),
-            removalsExist(from: number) { areRemoved = $0 },
-        ]) { () throws(StorageError) in try finish(page, limit, areRemoved: areRemoved, context) }
+            removalsExist(from: number) { hasRemovals = $0 },
+        ]) { () throws(StorageError) in try finish(page, limit, hasRemovals: hasRemovals, context) }
     }
 
-    /// Reads rows of PostgreSQL. Its transactions overlap, so one with a lower number may commit later. A page must end
-    /// before the first row that an open transaction may still add. It is read in these steps:
+    // MARK: PostgreSQL
+
+    /// Reads rows in PostgreSQL. Transactions overlap there, so a transaction with a lower row number may commit later.
+    /// A page must end before the first row that an open transaction may still add. These functions read it:
     ///
-    /// 1. ``settledRows(from:_:_:)`` reads `last`, the last number that any transaction has drawn. 2.
-    /// ``rows(from:to:_:_:)`` lets the database assign a new transaction id. 3. ``rows(from:to:after:_:attempts:_:)``
-    /// waits until all transactions with lower ids have ended, and reads the rows
-    ///    up to `last`.
+    /// 1. ``settledRows(from:_:_:)`` reads `last`, the greatest row number that any transaction has drawn.
+    /// 2. ``rows(from:to:_:_:)`` lets the database assign a new transaction id.
+    /// 3. ``rows(from:to:after:_:attempts:_:)`` waits until all transactions with lower ids have ended, and reads the
+    ///    rows up to `last`.
     ///
-    /// Why this is sufficient: a transaction has its id before it draws a number, because it has written before. All
-    /// transactions that have drawn a number up to `last` therefore have lower ids than the new one. When the xmin of a
-    /// snapshot has reached the new id, these transactions have ended, and the snapshot sees every row up to `last`
-    /// that will ever exist. The xmax of a snapshot is not sufficient: it is the lowest id that has not ended, not the
-    /// next one to be assigned.
+    /// Why this is sufficient: a transaction writes before it draws a row number, and gets its id at its first write.
+    /// All transactions that have drawn a number up to `last` therefore have lower ids than the new one. When the xmin
+    /// of a snapshot has reached the new id, these transactions have ended, and the snapshot sees every row up to
+    /// `last` that will ever exist. The xmax of a snapshot is not sufficient: it is the lowest id that has not ended,
+    /// not the next id to be assigned.
     ///
-    /// The rows of users are locked before the number is drawn, so that two transactions about one user have numbers in
-    /// the order of their commits.
+    /// A transaction locks the rows of its users before it draws a number, so that two transactions about one user have
+    /// numbers in the order of their commits.
     private static func settledRows(from number: Int64, _ limit: Int, _ context: ReadingContext) -> Reading<FeedPage> {
-        var page = FeedPage(epoch: 0, start: 1, end: 0, rows: [])
+        var page = emptyPage()
         let number = max(number, 1)
         return Reading([
-            (FeedState.read, { state(&page, $0) }), (FeedState.lastNumber(.postgreSQL), { page.end = $0.integer(0) }),
+            (FeedState.read, { setExtent(of: &page, $0) }),
+            (FeedState.lastNumber(.postgreSQL), { page.end = $0.integer(0) }),
         ]) {
-            // There are no rows from this number on, not even of open transactions.
+            // No transaction has drawn this number yet, so there is nothing to wait for. With a limit of 0 the caller
+            // asks for the end, and the read must still wait.
             guard page.end >= number || limit == 0 else { return .value(page) }
             return .more(rows(from: number, to: page.end, limit, context))
         }
     }
 
-    /// Reads rows of PostgreSQL up to a number of which an earlier page has shown that all transactions have ended. If
-    /// these rows do not fill the page, it reads as ``settledRows(from:_:_:)`` does.
-    private static func rows(
-        from number: Int64, settledTo settled: Int64, _ limit: Int, _ context: ReadingContext
+    /// Reads rows up to a number without waiting, because an earlier page has shown that all transactions up to this
+    /// number have ended. If these rows do not fill the page, ``settledRows(from:_:_:)`` reads it instead.
+    private static func knownSettledRows(
+        from number: Int64, to settled: Int64, _ limit: Int, _ context: ReadingContext
     ) -> Reading<FeedPage> {
-        var page = FeedPage(epoch: 0, start: 1, end: settled, rows: [])
-        var areRemoved = false
+        var page = emptyPage(end: settled)
+        var hasRemovals = false
         return Reading([
-            (FeedState.read, { state(&page, $0) }),
+            (FeedState.read, { setExtent(of: &page, $0) }),
             (
                 SQLQuery(
                     "feed_known_rows",
@@ -122,14 +145,14 @@ extension StoreQuery<FeedPage> {
                     .integer(number), .integer(settled), .integer(limit)),
                 { page.rows.append(FeedRow($0)) }
             ),
-            removalsExist(from: number) { areRemoved = $0 },
+            removalsExist(from: number) { hasRemovals = $0 },
         ]) { () throws(StorageError) in
             guard page.rows.count == limit else { return .more(settledRows(from: number, limit, context)) }
-            return try finish(page, limit, areRemoved: areRemoved, context)
+            return try finish(page, limit, hasRemovals: hasRemovals, context)
         }
     }
 
-    /// Reads the rows up to `last`, after waiting for the transactions that have drawn a number up to it.
+    /// Draws a new transaction id, and reads the rows up to `last` once all transactions with lower ids have ended.
     private static func rows(
         from number: Int64, to last: Int64, _ limit: Int, _ context: ReadingContext
     ) -> Reading<FeedPage> {
@@ -140,20 +163,20 @@ extension StoreQuery<FeedPage> {
         }
     }
 
-    /// The maximum number of checks whether open transactions have ended, 2 ms apart.
+    /// The maximum number of checks whether open transactions have ended, 2 ms apart: about one second.
     private static let settlingAttempts = 500
 
-    /// Reads the rows up to `last` once the transactions with ids below `transaction` have ended. Otherwise it pauses
-    /// and tries again; after the last attempt the page is empty and not settled.
+    /// Reads the rows up to `last` if all transactions with ids below `transaction` have ended. Otherwise pauses for
+    /// 2 ms and tries again. After the last attempt the page is empty and not settled.
     private static func rows(
         from number: Int64, to last: Int64, after transaction: String, _ limit: Int, attempts: Int,
         _ context: ReadingContext
     ) -> Reading<FeedPage> {
-        var page = FeedPage(epoch: 0, start: 1, end: last, rows: [], isSettled: false)
-        var areRemoved = false
+        var page = emptyPage(end: last, isSettled: false)
+        var hasRemovals = false
         let isSettled = "pg_snapshot_xmin(pg_current_snapshot()) >= $1::text::xid8"
         return Reading([
-            (FeedState.read, { state(&page, $0) }),
+            (FeedState.read, { setExtent(of: &page, $0) }),
             (
                 SQLQuery("feed_settled", "SELECT (\(isSettled))::integer::bigint", .text(transaction)),
                 { page.isSettled = $0.integer(0) != 0 }
@@ -167,7 +190,7 @@ extension StoreQuery<FeedPage> {
                     """, .text(transaction), .integer(number), .integer(last), .integer(limit)),
                 { page.rows.append(FeedRow($0)) }
             ),
-            removalsExist(from: number) { areRemoved = $0 },
+            removalsExist(from: number) { hasRemovals = $0 },
             (
                 SQLQuery(
                     "feed_pause", "SELECT pg_sleep(CASE WHEN \(isSettled) THEN 0 ELSE 0.002 END)", .text(transaction)),
@@ -179,11 +202,15 @@ extension StoreQuery<FeedPage> {
                 return .more(
                     rows(from: number, to: last, after: transaction, limit, attempts: attempts - 1, context))
             }
-            return try finish(page, limit, areRemoved: areRemoved, context)
+            return try finish(page, limit, hasRemovals: hasRemovals, context)
         }
     }
 
-    /// The step that reads whether any erasures or merges concern rows from this number on.
+    // MARK: Erased users
+
+    /// Returns the step that reads whether there are erasures or merges that apply to rows from this number on.
+    ///
+    /// - Parameter take: called with `true` if there are any; otherwise not called.
     private static func removalsExist(
         from number: Int64, _ take: @escaping (Bool) -> Void
     ) -> Reading<FeedPage>.Step {
@@ -194,40 +221,48 @@ extension StoreQuery<FeedPage> {
         )
     }
 
-    /// Finishes a page. If erasures or merges concern its rows, these are read again without the entries of erased
-    /// users.
+    /// Sets the end of a page. If erasures or merges may apply to its rows, also removes the entries of erased users.
     private static func finish(
-        _ page: FeedPage, _ limit: Int, areRemoved: Bool, _ context: ReadingContext
+        _ page: FeedPage, _ limit: Int, hasRemovals: Bool, _ context: ReadingContext
     ) throws(StorageError) -> Reading<FeedPage>.Outcome {
         var page = page
         // The end of a full page is its last row; more rows may follow.
         if let last = page.rows.last, page.rows.count == limit { page.end = last.number }
-        guard areRemoved, !page.rows.isEmpty else { return .value(page) }
-        var hashes: Set<Int64> = []
-        for row in page.rows { hashes.formUnion(try row.userHashes()) }
-        let list = hashes.map(String.init).joined(separator: ",")
-        let condition =
-            switch context.dialect {
-            case .sqlite: "user_hash IN (SELECT value FROM json_each('[' || $1 || ']'))"
-            case .postgreSQL: "user_hash = ANY (string_to_array($1, ',')::bigint[])"
-            }
-        let query = SQLQuery(
-            "feed_removals_of", "SELECT \(FeedRemoval.columns) FROM feed_removals WHERE \(condition)", .text(list))
-        // The rows are read again, because they and the removals must come from one snapshot: a removal is deleted once
-        // the rows have been overwritten.
-        let again = SQLQuery(
+        guard hasRemovals, let first = page.rows.first, let last = page.rows.last else { return .value(page) }
+        let removalsQuery = try selectRemovals(of: page.rows, context.dialect)
+        // The rows and the removals must come from one snapshot, because a removal is deleted once the rows have been
+        // overwritten. So the rows are read once more, together with the removals.
+        let rowsQuery = SQLQuery(
             "feed_rows_again", "SELECT \(columns) FROM feed WHERE number >= $1 AND number <= $2 ORDER BY number",
-            .integer(page.rows[0].number), .integer(page.rows[page.rows.count - 1].number))
+            .integer(first.number), .integer(last.number))
         var removals: [FeedRemoval] = []
         page.rows = []
         return .more(
-            Reading([(again, { page.rows.append(FeedRow($0)) }), (query, { removals.append(FeedRemoval($0)) })]) {
-                () throws(StorageError) in
+            Reading([
+                (rowsQuery, { page.rows.append(FeedRow($0)) }), (removalsQuery, { removals.append(FeedRemoval($0)) }),
+            ]) { () throws(StorageError) in
                 page.rows = try scrubbed(page.rows, removals)
                 return .value(page)
             })
     }
 
+    /// Selects the removals of all users with entries in some rows.
+    private static func selectRemovals(
+        of rows: [FeedRow], _ dialect: SQLDialect
+    ) throws(StorageError) -> SQLQuery {
+        var hashes: Set<Int64> = []
+        for row in rows { hashes.formUnion(try row.userHashes()) }
+        let list = hashes.map(String.init).joined(separator: ",")
+        let condition =
+            switch dialect {
+            case .sqlite: "user_hash IN (SELECT value FROM json_each('[' || $1 || ']'))"
+            case .postgreSQL: "user_hash = ANY (string_to_array($1, ',')::bigint[])"
+            }
+        return SQLQuery(
+            "feed_removals_of", "SELECT \(FeedRemoval.columns) FROM feed_removals WHERE \(condition)", .text(list))
+    }
+
+    /// Returns rows without the entries of erased users.
     private static func scrubbed(
         _ rows: [FeedRow], _ removals: [FeedRemoval]
     ) throws(StorageError) -> [FeedRow] {
@@ -238,6 +273,7 @@ extension StoreQuery<FeedPage> {
 }
 
 extension FeedRow {
+    /// - Parameter row: a number, a time and entries.
     package init(_ row: any Row) {
         self.init(number: row.integer(0), recordedAt: row.instant(1), entries: row.bytes(2))
     }

@@ -1,15 +1,17 @@
-/// A pass that overwrites the entries of erased users in the stored feed, row by row, oldest first. Stores run it in
-/// the background: they read with ``query`` and ``removals``, pass the rows to ``take(_:_:)``, and execute the
-/// statements that it returns, until ``isComplete``.
+/// A pass that overwrites the entries of erased users in the stored feed, row by row, oldest first. A store runs the
+/// pass in the background, step by step until ``isComplete``:
 ///
-/// At its end, a pass deletes the erasures that it covers, because no entry of these users is left. A pass that a
-/// restart of the process interrupts begins again.
+/// 1. The store reads rows with ``query``, and the erasures and merges with ``removals``.
+/// 2. ``take(_:_:)`` returns the statements that overwrite these rows. The store executes them.
+///
+/// The last step deletes the records of the erasures, because no entry of these users is left. If the process is
+/// restarted, the pass begins again at the first row.
 package struct FeedScrubbing: Sendable {
-    /// The number of rows that are read at once.
+    /// The maximum number of rows that one step reads.
     package static let rows = 64
-    /// The number of the row with the newest erasure that this pass covers.
+    /// The number of the row with the newest erasure that this pass covers. Later rows are not read.
     package let newestErasure: Int64
-    /// The number from which rows are read next.
+    /// The smallest number of the rows that the next step reads.
     package private(set) var next: Int64 = 0
 
     package init(newestErasure: Int64) {
@@ -19,7 +21,7 @@ package struct FeedScrubbing: Sendable {
     /// Whether the pass has reached its end.
     package var isComplete: Bool { next > newestErasure }
 
-    /// Reads the next rows in their stored form.
+    /// Reads the rows of the next step in their stored form, including the entries of erased users.
     package var query: SQLQuery {
         SQLQuery(
             "feed_scrubbed_rows",
@@ -29,16 +31,18 @@ package struct FeedScrubbing: Sendable {
             """, .integer(next), .integer(newestErasure), .integer(Self.rows))
     }
 
-    /// Reads the erasures and merges.
+    /// Reads all erasures and merges.
     package static let removals = SQLQuery("feed_removals", "SELECT \(FeedRemoval.columns) FROM feed_removals")
 
-    /// Processes the rows that were read, and advances.
+    /// Processes the rows that were read, and moves ``next`` behind them.
     ///
-    /// - Returns: the statements that overwrite rows, and at the end of the pass delete the erasures.
+    /// - Returns: the statements that overwrite rows with entries of erased users; in the last step also the statement
+    ///   that deletes the erasures.
     package mutating func take(_ rows: [FeedRow], _ removals: [FeedRemoval]) -> [SQLQuery] {
-        next = rows.count < Self.rows ? newestErasure + 1 : (rows.last?.number ?? newestErasure) + 1
+        let isLastStep = rows.count < Self.rows
+        next = (isLastStep ? newestErasure : rows.last?.number ?? newestErasure) + 1
         let updates: [SQLQuery] = rows.compactMap { row in
-            // A damaged row is left to readers, which report it.
+            // A damaged row is skipped here. Readers report it.
             guard let scrubbed = try? row.scrubbed(by: removals), scrubbed.entries != row.entries else { return nil }
             return SQLQuery(
                 "feed_scrub", "UPDATE feed SET entries = $2 WHERE number = $1", .integer(row.number),
@@ -49,14 +53,16 @@ package struct FeedScrubbing: Sendable {
 }
 
 extension FeedRemoval {
-    /// Selects the number of the row with the newest erasure, up to which rows must be overwritten; no row if there is
-    /// none.
+    /// Selects the number of the row with the newest erasure, the last row that may have to be overwritten. The result
+    /// has no row if there is no erasure.
     package static let newestErasure = SQLQuery(
         "feed_newest_erasure",
         "SELECT max(number) FROM feed_removals WHERE account_hash IS NULL HAVING max(number) IS NOT NULL")
 
-    /// Deletes all erasures after a pass, unless an erasure came during the pass. That one may include ids that were
-    /// merged into its user earlier, so the rows must be overwritten once more.
+    /// Deletes all erasures after a pass, unless an erasure was added during the pass. The new erasure may also cover
+    /// ids that were merged into its user earlier, so another pass must begin at the first row.
+    ///
+    /// - Parameter newest: the ``newestErasure`` of the pass.
     package static func forgetErasures(to newest: Int64) -> SQLQuery {
         SQLQuery(
             "feed_forget_erasures",

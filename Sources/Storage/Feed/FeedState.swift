@@ -6,27 +6,30 @@ public enum FeedMode: Sendable, Equatable {
     case asStored
     /// There is no feed, and changes have no additional cost.
     case off
-    /// Changes are kept for a time and up to a size; beyond it the oldest are deleted sooner.
+    /// Rows are kept for a time. If they take more bytes than the limit, the oldest rows are deleted sooner.
     case kept(for: TimeSpan, bytes: Int64)
 
+    /// Seven days, up to 1 GiB.
     public static let standard = FeedMode.kept(for: .days(7), bytes: 1 << 30)
 }
 
 /// The state of the feed as a whole: the only row of the table `feed_state`.
 package struct FeedState: Sendable, Equatable {
-    /// Identifies the feed. Numbers are only valid within one epoch: another database, or a restored one, has another
-    /// epoch. 0 if there is no feed.
+    /// Identifies the feed. A row number is only valid within one epoch, because the feed of another database, or of a
+    /// restored one, has other rows with the same numbers. 0 if there is no feed.
     package var epoch: Int64 = 0
     /// The greatest number of a row that was deleted.
     package var deletedTo: Int64 = 0
-    /// The number of the row up to which ``rows`` and ``bytes`` count.
+    /// The number of the last row that ``rows`` and ``bytes`` include.
     package var countedTo: Int64 = 0
+    /// The number of stored rows.
     package var rows: Int64 = 0
+    /// The size of the encoded entries in the stored rows.
     package var bytes: Int64 = 0
 
     package init() {}
 
-    /// - Parameter row: a row of the table `feed_state`.
+    /// - Parameter row: a row with the ``columns``.
     package init(_ row: any Row) {
         epoch = row.integer(0)
         deletedTo = row.integer(1)
@@ -35,9 +38,11 @@ package struct FeedState: Sendable, Equatable {
         bytes = row.bounded(4)
     }
 
+    /// The columns in the order of ``init(_:)``.
     package static let columns = "epoch, deleted_to, counted_to, row_count, byte_count"
     package static let read = SQLQuery("feed_state", "SELECT \(columns) FROM feed_state")
 
+    /// Stores everything except the epoch, which ``setEpoch(_:replacing:presented:_:)`` stores.
     package var update: SQLQuery {
         SQLQuery(
             "feed_state_update",
@@ -45,7 +50,7 @@ package struct FeedState: Sendable, Equatable {
             .integer(deletedTo), .integer(countedTo), .integer(rows), .integer(bytes))
     }
 
-    /// Returns the epoch that a store must set when it is opened; `nil` if the stored one stays.
+    /// Returns the epoch that a store must set when it is opened with a mode; `nil` if the stored epoch stays.
     package func newEpoch(_ mode: FeedMode) -> Int64? {
         switch mode {
         case .asStored: nil
@@ -54,16 +59,17 @@ package struct FeedState: Sendable, Equatable {
         }
     }
 
-    /// The maximum size of the list of former epochs in bytes, which is enough for some hundreds.
+    /// The maximum size in bytes of the list of former epochs. An epoch takes at most 9 bytes, so the list holds more
+    /// than 400 epochs. The oldest are dropped.
     private static let formerBytes = 4_096
 
-    /// Begins or ends a feed. Rows of an earlier feed are no longer delivered, because changes after them may be
-    /// missing.
+    /// Begins a feed with a new epoch, or ends the feed with the epoch 0. Readers no longer get the rows of the former
+    /// feed, because changes after them may be missing.
     ///
     /// - Parameters:
-    ///   - former: the expected current epoch. If it is another one, nothing changes.
-    ///   - presented: another epoch that is known not to be current; 0 for none. Like `former`, it is added to the list
-    ///     of former epochs.
+    ///   - former: the expected current epoch. If the store has another epoch, nothing changes.
+    ///   - presented: another epoch that is known not to be current; 0 for none. `former` and `presented` are added to
+    ///     the list of former epochs.
     package static func setEpoch(
         _ epoch: Int64, replacing former: Int64, presented: Int64 = 0, _ dialect: SQLDialect
     ) -> SQLQuery {
@@ -78,17 +84,17 @@ package struct FeedState: Sendable, Equatable {
             """, .integer(epoch), .text(epochs), .integer(former))
     }
 
-    /// Names a store that has no name yet.
+    /// Assigns a random ``StoreGeneration/storeID`` to a store that has none.
     package static func identify() -> SQLQuery {
         SQLQuery(
             "feed_store_id", "UPDATE feed_state SET store_id = $1 WHERE store_id = 0",
             .integer(Int64.random(in: 1...Int64.max)))
     }
 
-    /// Reads the store's generation, and the other epochs that are known.
+    /// Reads the store's generation and the list of former epochs.
     package static let generation = SQLQuery("feed_generation", "SELECT store_id, epoch, former_epochs FROM feed_state")
 
-    /// Reads the number of the last row. In PostgreSQL this includes rows of open transactions.
+    /// Reads the greatest row number that a transaction has drawn. In PostgreSQL that transaction may still be open.
     package static func lastNumber(_ dialect: SQLDialect) -> SQLQuery {
         switch dialect {
         case .sqlite: SQLQuery("feed_last", "SELECT feed_number FROM counters")
@@ -99,7 +105,7 @@ package struct FeedState: Sendable, Equatable {
 
     // MARK: Retention
 
-    /// Reads the number and size of the rows after ``countedTo``, up to a number; see ``count(to:_:)``.
+    /// Reads how many rows follow ``countedTo`` up to a row number, and their size; see ``count(to:_:)``.
     package func countNew(to number: Int64) -> SQLQuery {
         SQLQuery(
             "feed_count",
@@ -116,6 +122,8 @@ package struct FeedState: Sendable, Equatable {
     }
 
     /// Reads the time and size of the oldest rows, for ``deleteOldest(of:_:at:)``.
+    ///
+    /// - Parameter number: the greatest row number to read.
     package static func oldest(to number: Int64, limit: Int) -> SQLQuery {
         SQLQuery(
             "feed_oldest",
@@ -137,8 +145,10 @@ package struct FeedState: Sendable, Equatable {
         }
     }
 
-    /// Determines the rows to delete, subtracts them from the counts, and advances ``deletedTo``.
+    /// Determines which of the oldest rows exceed the limits of a mode, subtracts them from ``rows`` and ``bytes``, and
+    /// advances ``deletedTo``. The caller then executes the ``deletions``.
     ///
+    /// - Parameter sizes: the oldest rows, from ``oldest(to:limit:)``.
     /// - Returns: the number of rows to delete.
     package mutating func deleteOldest(of sizes: [Size], _ mode: FeedMode, at now: Instant) -> Int {
         let limits: (oldest: Instant, bytes: Int64) =
@@ -168,7 +178,9 @@ package struct FeedState: Sendable, Equatable {
 
 /// The metrics of a feed.
 public struct FeedMetrics: Sendable {
+    /// See ``FeedState/rows``.
     public var rows: Int64 = 0
+    /// See ``FeedState/bytes``.
     public var bytes: Int64 = 0
     /// When the oldest row was recorded; `nil` if there is none.
     public var oldest: Instant?
@@ -183,9 +195,9 @@ public struct FeedMetrics: Sendable {
 public struct FeedCursor: Sendable, Hashable {
     /// The ``FeedState/epoch`` of the feed.
     public var epoch: Int64
-    /// The number of the next row, or a smaller one.
+    /// The number of the row from which to read. If no row has this number, reading begins with the next one.
     public var number: Int64
-    /// The number of lines of that row that have been read.
+    /// How many lines of the row with this ``number`` have been read already.
     public var lines: Int
 
     public init(epoch: Int64, number: Int64, lines: Int) {
@@ -194,14 +206,22 @@ public struct FeedCursor: Sendable, Hashable {
         self.lines = lines
     }
 
-    /// Parses ``text``.
+    /// The maximum length of a text in bytes, more than the longest cursor takes.
+    private static let longestText = 64
+
+    /// Parses a text.
+    ///
+    /// - Returns: `nil` unless the text has the form of ``text``.
     public init?(_ text: String) {
         let parts = text.split(separator: "-", omittingEmptySubsequences: false)
-        guard text.utf8.count <= 64, parts.count == 3, let epoch = Int64(parts[0], radix: 16),
-            let number = Int64(parts[1]), let lines = Int(parts[2]), epoch > 0, number > 0, lines >= 0
-        else { return nil }
+        guard text.utf8.count <= Self.longestText, parts.count == 3 else { return nil }
+        guard let epoch = Int64(parts[0], radix: 16), let number = Int64(parts[1]), let lines = Int(parts[2]) else {
+            return nil
+        }
+        guard epoch > 0, number > 0, lines >= 0 else { return nil }
         self.init(epoch: epoch, number: number, lines: lines)
     }
 
+    /// The epoch in hexadecimal digits, the row number and the number of lines, for example `8c21-1042-0`.
     public var text: String { "\(String(epoch, radix: 16))-\(number)-\(lines)" }
 }

@@ -1,14 +1,14 @@
 public import Bucketing
 import JSON
 
-/// Some elements of a project, in all its datafiles that are kept.
+/// The history of some elements of a project, from all datafiles that are kept.
 public struct DefinitionVersions: Sendable {
-    /// An element as several datafiles in a row have it.
+    /// A version of an element, and the datafiles that have it.
     public struct Row: Sendable {
         public var element: DatafileParts.Element
-        /// The version of the datafile that brought it.
+        /// The version of the first datafile that has this version of the element.
         public var version: Int64
-        /// The version of the datafile that replaced or removed it; `nil` if the newest one has it.
+        /// The version of the datafile that replaced or removed the element; `nil` if the newest datafile has it.
         public var until: Int64?
 
         public init(_ element: DatafileParts.Element, version: Int64, until: Int64?) {
@@ -18,9 +18,10 @@ public struct DefinitionVersions: Sendable {
         }
     }
 
-    /// Newest first. Those in parts are without elements, uploaded ones without content.
+    /// The datafiles that are kept, newest first. Datafiles in parts lack their elements, and uploaded datafiles lack
+    /// their content.
     public var datafiles: [StoredDatafile]
-    /// The elements of datafiles in parts.
+    /// The requested elements of the datafiles in parts, in any order.
     public var rows: [Row]
 
     public init(datafiles: [StoredDatafile], rows: [Row]) {
@@ -28,14 +29,14 @@ public struct DefinitionVersions: Sendable {
         self.rows = rows
     }
 
-    /// Returns those of the elements that a datafile in parts has.
+    /// Returns the requested elements of a datafile in parts.
     public func elements(in version: Int64) -> [DatafileParts.Element] {
         rows.lazy.filter { $0.version <= version && ($0.until ?? .max) > version }.map(\.element)
     }
 }
 
 extension StoreQuery<DefinitionVersions> {
-    /// Reads all datafiles of a project that are kept, with the elements of all lists that have one of some keys.
+    /// Reads all datafiles of a project that are kept, with the elements that have one of some keys, in any list.
     public static func definitionVersions(sdkKey: String, keys: Set<Identifier>) -> Self {
         Self(.definitionVersions(sdkKey: sdkKey, keys: keys)) { context in
             var versions = DefinitionVersions(datafiles: [], rows: [])
@@ -47,34 +48,34 @@ extension StoreQuery<DefinitionVersions> {
                 """, .text(sdkKey))
             // No stored key has a NUL, which PostgreSQL refuses.
             let keys = keys.filter { !$0.string.utf8.contains(0) }.sorted()
-            let (given, parameter): (String, SQLValue) =
-                switch context.dialect {
-                case .sqlite:
-                    (
-                        "IN (SELECT value FROM json_each($2))",
-                        .text(
-                            String(decoding: JSONValue.array(keys.map { .string($0.string) }).encoded(), as: UTF8.self))
-                    )
-                case .postgreSQL: ("= ANY($2)", .texts(keys.map { $0.string }))
-                }
+            let condition: String
+            let parameter: SQLValue
+            switch context.dialect {
+            case .sqlite:
+                condition = "IN (SELECT value FROM json_each($2))"
+                parameter = .text(JSONValue.array(keys.map { .string($0.string) }).encoded())
+            case .postgreSQL:
+                condition = "= ANY($2)"
+                parameter = .texts(keys.map(\.string))
+            }
             let rows = SQLQuery(
                 "definition_versions",
                 """
                 SELECT \(DatafileParts.Element.columns), version, until FROM definitions
-                WHERE sdk_key = $1 AND key \(given)
+                WHERE sdk_key = $1 AND key \(condition)
                 """, .text(sdkKey), parameter)
             return Reading([
                 (datafiles, { versions.datafiles.append(StoredDatafile($0)) }),
-                (
-                    rows,
-                    {
-                        versions.rows.append(
-                            .init(
-                                DatafileParts.Element($0), version: $0.bounded(4),
-                                until: $0.isNull(5) ? nil : $0.bounded(5)))
-                    }
-                ),
+                (rows, { versions.rows.append(DefinitionVersions.Row($0)) }),
             ]) { .value(versions) }
         }
+    }
+}
+
+extension DefinitionVersions.Row {
+    /// - Parameter row: the columns of an element, and then its first version and its end.
+    fileprivate init(_ row: any Row) {
+        self.init(
+            DatafileParts.Element(row), version: row.bounded(4), until: row.isNull(5) ? nil : row.bounded(5))
     }
 }

@@ -16,11 +16,12 @@ public struct Cohort: Hashable, Sendable {
     }
 }
 
-/// The numbers of users that results include and exclude, and of exposures that do not count.
+/// The numbers of users that results include and exclude, and the number of exposures that do not count.
 public struct UserCounts: Sendable, Equatable {
     /// Users included in results.
     public var counted = 0
-    /// Users excluded because they were exposed to several variations. They are counted with their first variation.
+    /// Users excluded because they were exposed to several variations. Such a user is in the cohort of the first
+    /// variation.
     public var multipleVariations = 0
     /// Users excluded because their variation was chosen for them, by an admin for example, instead of by chance.
     public var chosen = 0
@@ -42,13 +43,14 @@ public struct UserCounts: Sendable, Equatable {
     }
 }
 
-/// The tallies of an experiment for one goal, from one snapshot: the number of users in each cohort, and the users'
-/// totals for the goal by variation and day. Results are computed from their sums.
+/// The tallies of an experiment for one goal, from one snapshot: the number of users in each cohort, and the totals of
+/// the goal by variation and day. Results are computed from sums over cohorts and days.
 public struct ExperimentTally: Sendable {
-    /// The users enrolled on one day: their number, and their totals for the goal, by variation.
+    /// The users who were enrolled on one day: their number, and their totals of the goal, by variation.
     public struct Day: Sendable, Equatable {
+        /// The UTC day, counted from 1970-01-01.
         public var day: Int64
-        /// Variations with users of that day, in the byte order of their ids.
+        /// The variations with users of this day, in the byte order of their ids.
         public var variations: [VariationTally]
 
         public init(day: Int64, variations: [VariationTally]) {
@@ -66,14 +68,20 @@ public struct ExperimentTally: Sendable {
     public private(set) var users: [(cohort: Cohort, counts: UserCounts)]
     /// The number of exposures that happened while the experiment was not running.
     public let notRunning: Int
+    /// The totals of the goal.
     private let goals: [(variationID: Identifier, day: Int64, tally: GoalTally)]
 
+    /// - Parameters:
+    ///   - periods: in any order.
+    ///   - users: the counts by cohort. Several elements may have the same cohort.
+    ///   - goals: the totals of the goal. Several elements may have the same variation and day.
     public init(
         periods: [AllocationPeriod] = [], users: [(cohort: Cohort, counts: UserCounts)] = [],
         goals: [(variationID: Identifier, day: Int64, tally: GoalTally)] = []
     ) {
         self.periods = periods.sorted(by: AllocationPeriod.isBefore)
         notRunning = users.reduce(0) { $0 + $1.counts.notRunning }
+        // Exposures that do not count have no allocation period, so they are taken out of the cohorts.
         self.users = users.compactMap { cohort, counts in
             guard counts.notRunning != 0 else { return (cohort, counts) }
             var users = counts
@@ -83,15 +91,14 @@ public struct ExperimentTally: Sendable {
         self.goals = goals
     }
 
-    /// Returns the tallies of the users who were enrolled on these days.
+    /// Returns the tallies of the users who were enrolled on these UTC days, counted from 1970-01-01.
     public func enrolled(on days: ClosedRange<Int64>) -> ExperimentTally {
         ExperimentTally(
             periods: periods, users: users.filter { days.contains($0.cohort.day) },
             goals: goals.filter { days.contains($0.day) })
     }
 
-    /// The tally of each variation to which anybody was exposed, summed over all days, in the byte order of variation
-    /// ids.
+    /// The tally of each variation with users, summed over all days, in the byte order of variation ids.
     public var variations: [VariationTally] {
         Self.sum(users[...], goals[...])
     }
@@ -116,7 +123,7 @@ public struct ExperimentTally: Sendable {
         return counted
     }
 
-    /// Sums by variation.
+    /// Returns the sums by variation. Totals of a variation without users are left out.
     private static func sum(
         _ users: ArraySlice<(cohort: Cohort, counts: UserCounts)>,
         _ goals: ArraySlice<(variationID: Identifier, day: Int64, tally: GoalTally)>

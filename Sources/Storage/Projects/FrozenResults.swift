@@ -2,22 +2,25 @@ public import Bucketing
 public import Chronology
 public import JSON
 
-/// The totals of an experiment for one goal at its conclusion. They are kept permanently: later events and erasures
-/// change the tallies, but not these totals, which do not name users.
+/// The totals of an experiment for one goal, as they were at the experiment's conclusion. Later events and erasures
+/// change the tallies but not the frozen totals. The totals are kept permanently, because they do not name users.
 ///
-/// The transaction that concludes the experiment takes a ``TallySnapshot`` and stores it as ``FrozenRow``s: one for
-/// each goal, and one with the values that all goals share.
+/// The transaction that concludes the experiment reads a ``TallySnapshot`` and stores it as ``FrozenRow``s: one row for
+/// each goal, and one common row with the values that all goals share.
 public struct FrozenResults: Sendable {
+    /// See ``ResultsFreeze/frozenAt``.
     public var frozenAt: Instant
-    /// The experiment as its datafile defined it.
+    /// The experiment as its datafile defined it at the conclusion.
     public var definition: JSONValue
+    /// The tallies of the goal at the conclusion.
     public var tally: ExperimentTally
 }
 
 /// A request to freeze the totals that an experiment has at the commit.
 public struct ResultsFreeze: Sendable {
     public var experimentID: Identifier
-    /// The time of the conclusion. It identifies the totals, because an experiment may be concluded several times.
+    /// The time of the conclusion. It identifies the frozen totals, because an experiment may be concluded several
+    /// times.
     public var frozenAt: Instant
     /// The experiment as its datafile defines it, without anything about users.
     public var definition: JSONValue
@@ -31,7 +34,7 @@ public struct ResultsFreeze: Sendable {
 
 /// All tallies of an experiment, for all goals, from one snapshot.
 package struct TallySnapshot: Sendable {
-    /// The key of a goal's sums.
+    /// The key of the sums of one goal.
     package struct GoalDay: Hashable, Sendable {
         var variationID: Identifier
         var day: Int64
@@ -45,10 +48,12 @@ package struct TallySnapshot: Sendable {
 
     package mutating func add(_ period: AllocationPeriod) { periods.append(period) }
 
+    /// Adds to the user counts of a cohort.
     package mutating func add(_ counts: UserCounts, _ cohort: Cohort) {
         users[cohort, default: UserCounts()] += counts
     }
 
+    /// Adds to the sums of a goal, for the users of a variation who were enrolled on one day.
     package mutating func add(_ tally: GoalTally, _ variationID: Identifier, day: Int64, goal: Identifier) {
         let key = GoalDay(variationID: variationID, day: day)
         let former = goals[goal]?[key]
@@ -60,31 +65,35 @@ package struct TallySnapshot: Sendable {
         users.values.contains { $0.counted != 0 || $0.multipleVariations != 0 || $0.chosen != 0 }
     }
 
-    /// Returns the rows to store: one with the values that all goals share, and one for each goal.
+    /// Returns the rows to store: the common row, and one for each goal.
     func rows(_ freeze: ResultsFreeze) -> [FrozenRow] {
-        let common: JSONValue = [
-            "experiment": freeze.definition, "periods": .array(periods.map(\.json)),
-            "users": .array(
-                users.map { cohort, counts in
-                    [
-                        JSONValue(cohort.variationID), .integer(cohort.period), .integer(cohort.day),
-                        JSONValue(counts.counted), JSONValue(counts.multipleVariations), JSONValue(counts.chosen),
-                        JSONValue(counts.notRunning),
-                    ]
-                }),
-        ]
         func row(_ goal: Identifier, _ content: JSONValue) -> FrozenRow {
             FrozenRow(
                 experimentID: freeze.experimentID, frozenAt: freeze.frozenAt, goal: goal,
                 content: String(decoding: content.encoded(), as: UTF8.self))
         }
-        return [row(FrozenRow.common, common)]
-            + goals.map { goal, days in
-                row(
-                    goal,
-                    .array(
-                        days.map { .array([JSONValue($0.variationID), .integer($0.day)] + $1.numbers) }))
+        let common: JSONValue = [
+            "experiment": freeze.definition, "periods": .array(periods.map(\.json)), "users": encodedUsers,
+        ]
+        let goalRows = goals.map { goal, days -> FrozenRow in
+            let elements = days.map { key, tally -> JSONValue in
+                .array([JSONValue(key.variationID), .integer(key.day)] + tally.numbers)
             }
+            return row(goal, .array(elements))
+        }
+        return [row(FrozenRow.common, common)] + goalRows
+    }
+
+    /// The user counts, which ``FrozenRow/users()`` decodes: an array for each cohort.
+    private var encodedUsers: JSONValue {
+        .array(
+            users.map { cohort, counts in
+                [
+                    JSONValue(cohort.variationID), .integer(cohort.period), .integer(cohort.day),
+                    JSONValue(counts.counted), JSONValue(counts.multipleVariations), JSONValue(counts.chosen),
+                    JSONValue(counts.notRunning),
+                ]
+            })
     }
 }
 
@@ -92,12 +101,13 @@ package struct TallySnapshot: Sendable {
 package struct FrozenRow: Sendable {
     package var experimentID: Identifier
     package var frozenAt: Instant
-    /// A goal, or ``common``.
+    /// A goal or the name of a series; ``common`` for the common row.
     package var goal: Identifier
-    /// JSON.
+    /// JSON: for a goal an array of tallies, for the common row an object with the experiment, its periods and its
+    /// users.
     package var content: String
 
-    /// The goal of the row with the values that all goals share. No goal has an empty name.
+    /// The ``goal`` of the common row. No goal has an empty name.
     static let common: Identifier = ""
 
     package init(experimentID: Identifier, frozenAt: Instant, goal: Identifier, content: String) {
@@ -113,9 +123,9 @@ package struct FrozenRow: Sendable {
 extension FrozenResults {
     /// Decodes the results for a goal.
     ///
-    /// - Parameter rows: the row of the goal, if it was reached, and the common row.
-    /// - Returns: `nil` without the common row.
-    /// - Throws: ``StorageError/damaged(reason:)``
+    /// - Parameter rows: the common row, and the row of the goal if any user reached the goal.
+    /// - Returns: `nil` if the common row is missing, because nothing was frozen.
+    /// - Throws: ``StorageError/damaged(reason:)`` if a row cannot be decoded.
     package init?(_ rows: [FrozenRow]) throws(StorageError) {
         guard let common = rows.first(where: { $0.goal == FrozenRow.common }) else { return nil }
         var goals: [(variationID: Identifier, day: Int64, tally: GoalTally)] = []
@@ -133,7 +143,7 @@ extension FrozenResults {
 }
 
 extension FrozenRow {
-    /// Decodes the user counts of the common row.
+    /// Decodes the user counts of the common row: a variation, a period, a day and four counts each.
     fileprivate func users() throws(StorageError) -> [(cohort: Cohort, counts: UserCounts)] {
         var users: [(cohort: Cohort, counts: UserCounts)] = []
         for element in try list(json?.object?["users"]?.array) {
@@ -143,16 +153,16 @@ extension FrozenRow {
             let counts = UserCounts(
                 counted: Int(clamping: numbers[2]), multipleVariations: Int(clamping: numbers[3]),
                 chosen: Int(clamping: numbers[4]),
-                // Rows of earlier releases do not have this number.
+                // Rows of earlier releases lack the fourth count.
                 notRunning: numbers.count > 5 ? Int(clamping: numbers[5]) : 0)
             users.append((cohort, counts))
         }
         return users
     }
 
-    /// Decodes the tallies of the row of a goal.
+    /// Decodes the tallies of the row of a goal: a variation, a day and the numbers of a tally each.
     ///
-    /// - Throws: ``StorageError/damaged(reason:)``
+    /// - Throws: ``StorageError/damaged(reason:)`` if the row cannot be decoded.
     package func tallies() throws(StorageError) -> [(variationID: Identifier, day: Int64, tally: GoalTally)] {
         var tallies: [(variationID: Identifier, day: Int64, tally: GoalTally)] = []
         for element in try list(json?.array) {
@@ -194,13 +204,15 @@ extension AllocationPeriod {
 }
 
 extension GoalTally {
-    /// 4 counts, 5 sums, each with its rest, and the number of events with a value.
+    /// 15 numbers: four counts, five sums and their rests, and ``valued``.
     fileprivate var numbers: [JSONValue] {
         [JSONValue(events), JSONValue(converted), JSONValue(convertedBefore), JSONValue(convertedBoth)]
             + [y, yy, x, xx, xy].flatMap { [.number($0.value), .number($0.rest)] } + [JSONValue(valued)]
     }
 
-    /// Decodes ``numbers``. The last one may be missing, because earlier releases did not store it.
+    /// Decodes ``numbers``. The last number may be missing, because earlier releases did not store it.
+    ///
+    /// - Returns: `nil` if other numbers are missing.
     fileprivate init?(_ numbers: ArraySlice<JSONValue>) {
         let counts = numbers.prefix(4).compactMap(\.integer).map { Int(clamping: $0) }
         let sums = numbers.dropFirst(4).prefix(10).compactMap(\.double)

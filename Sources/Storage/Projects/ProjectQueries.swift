@@ -1,16 +1,16 @@
 package import Bucketing
 public import Chronology
-import Dispatch
 
 extension StoreQuery<ProjectState?> {
-    /// Reads the state of all projects; `nil` if it has not changed. It is small and rarely changes, so callers keep it
-    /// in memory.
+    /// Reads the state of all projects; `nil` if it has not changed. The state is small and rarely changes, so callers
+    /// keep it in memory.
     ///
     /// - Parameters:
-    ///   - changes: the ``ProjectState/changes`` of the known state; -1 if there is none.
-    ///   - version: the greatest known version; only newer datafiles are read.
-    ///   - elementsAfter: the version of which the reader knows all datafiles that are in parts. Of newer ones it gets the
-    ///     change since then, if the store can tell; 0 for the whole.
+    ///   - changes: the ``ProjectState/changes`` of the state that the caller knows; -1 if there is none.
+    ///   - version: the greatest datafile version that the caller knows. Only newer datafiles are read.
+    ///   - elementsAfter: the version up to which the caller knows the elements of all datafiles in parts; 0 if it
+    ///     knows none. For a newer datafile in parts, only the changed elements are read if the store still has the
+    ///     change.
     public static func projects(
         ifChangedSince changes: Int64, datafilesAfter version: Int64, elementsAfter: Int64 = 0
     ) -> Self {
@@ -24,6 +24,7 @@ extension StoreQuery<ProjectState?> {
         }
     }
 
+    /// The columns `changes` and `newest_datafile`, with the tables that have them.
     private static func countColumns(_ dialect: SQLDialect) -> String {
         switch dialect {
         case .sqlite:
@@ -36,46 +37,29 @@ extension StoreQuery<ProjectState?> {
         }
     }
 
-    /// Reads all tables in one snapshot.
+    /// Reads all tables of the state in one snapshot.
     private static func state(
         datafilesAfter version: Int64, elementsAfter: Int64, _ context: ReadingContext
     ) -> Reading<ProjectState?> {
         var state = ProjectState(
             changes: 0, projects: [], newestDatafile: 0, datafiles: [], forcedVariations: [], schema: .empty)
-        var (attributes, segments): ([AttributeDefinition], [Segment]) = ([], [])
+        var attributes: [AttributeDefinition] = []
+        var segments: [Segment] = []
         let datafiles = SQLQuery(
             "active_datafiles",
             """
             SELECT \(StoredTable.datafiles.columnList) FROM datafiles
             WHERE version > $1 AND version IN (SELECT max(version) FROM datafiles GROUP BY sdk_key) ORDER BY version
             """, .integer(version))
-        // What ended before the oldest datafile that is kept is deleted. So the change since a version is known of projects that
-        // still have a datafile from then, or an older one.
-        let comparable = "SELECT DISTINCT sdk_key FROM datafiles WHERE base IS NOT NULL AND version <= $1"
-        let elements = "SELECT \(DatafileParts.Element.columns), sdk_key FROM definitions WHERE until IS NULL"
-        let newElements = SQLQuery(
-            "new_elements",
-            "\(elements) AND version > $1 AND sdk_key IN (SELECT sdk_key FROM datafiles WHERE version > $2)",
-            .integer(elementsAfter), .integer(version))
-        let olderElements = SQLQuery(
-            "older_elements",
-            """
-            \(elements) AND version <= $1
-                AND sdk_key IN (SELECT sdk_key FROM datafiles WHERE version > $2 EXCEPT \(comparable))
-            """, .integer(elementsAfter), .integer(version))
-        let ended = SQLQuery(
-            "ended_elements",
-            """
-            SELECT list, key, sdk_key FROM definitions
-            WHERE until > $1 AND sdk_key IN (SELECT sdk_key FROM datafiles WHERE version > $2)
-            """, .integer(elementsAfter == 0 ? .max : elementsAfter), .integer(version))
-        var compared: Set<String> = []
-        var put: [String: [DatafileParts.Element]] = [:]
-        var removed: [String: [DatafileParts.Name]] = [:]
+        let queries = ElementQueries(datafilesAfter: version, elementsAfter: elementsAfter)
+        var elements = ChangedElements()
         return Reading([
             (
                 SQLQuery("project_changes", "SELECT \(countColumns(context.dialect))"),
-                { (state.changes, state.newestDatafile) = ($0.bounded(0), $0.bounded(1)) }
+                { row in
+                    state.changes = row.bounded(0)
+                    state.newestDatafile = row.bounded(1)
+                }
             ),
             (
                 FeedState.generation,
@@ -85,10 +69,16 @@ extension StoreQuery<ProjectState?> {
                 }
             ),
             (datafiles, { state.datafiles.append(StoredDatafile($0)) }),
-            (SQLQuery("comparable_projects", comparable, .integer(elementsAfter)), { compared.insert($0.text(0)) }),
-            (newElements, { put[$0.text(4), default: []].append(.init($0)) }),
-            (olderElements, { put[$0.text(4), default: []].append(.init($0)) }),
-            (ended, { removed[$0.text(2), default: []].append(.init(list: $0.identifier(0), key: $0.identifier(1))) }),
+            (queries.comparable, { elements.comparable.insert($0.text(0)) }),
+            (queries.new, { elements.put[$0.text(4), default: []].append(.init($0)) }),
+            (queries.older, { elements.put[$0.text(4), default: []].append(.init($0)) }),
+            (
+                queries.ended,
+                { row in
+                    let name = DatafileParts.Name(list: row.identifier(0), key: row.identifier(1))
+                    elements.removed[row.text(2), default: []].append(name)
+                }
+            ),
             (SharedRecords.allProjects, { state.projects.append(ProjectRecord($0)) }),
             (SharedRecords.all(.forcedVariations), { state.forcedVariations.append(ForcedVariation($0)) }),
             (
@@ -98,52 +88,79 @@ extension StoreQuery<ProjectState?> {
             (SharedRecords.all(.segments), { if let segment = Segment($0) { segments.append(segment) } }),
         ]) {
             state.schema = AttributeSchema(attributes: attributes, segments: segments)
-            for index in state.datafiles.indices {
-                guard case .parts(let parts) = state.datafiles[index].body else { continue }
-                let sdkKey = state.datafiles[index].sdkKey
-                let (put, removed) = (put[sdkKey] ?? [], removed[sdkKey] ?? [])
-                state.datafiles[index].body =
-                    compared.contains(sdkKey)
-                    ? .change(.init(base: parts.base, removed: removed, put: put))
-                    : .parts(DatafileParts(base: parts.base, elements: put))
-            }
-            // Decisions by a datafile must not have a time before it.
+            for index in state.datafiles.indices { elements.complete(&state.datafiles[index]) }
+            // A decision with a datafile must not have a time before the datafile was stored.
             if let newest = state.datafiles.map(\.storedAt).max() { context.clock.advance(to: newest) }
             return .value(state)
         }
     }
 }
 
-extension StoreQuery<[UserRemoval]> {
-    /// Reads the users whom any process has recently erased or merged. A user may occur more than once.
-    ///
-    /// - Parameter time: the greatest known ``UserRemoval/time``; only later ones need to be read.
-    public static func removals(after time: Int64) -> Self {
-        Self(.removals(after: time)) { context in
-            let query =
-                switch context.dialect {
-                // Times later than now were recorded before the machine was restarted.
-                case .sqlite:
-                    SQLQuery(
-                        "removals",
-                        "SELECT user_hash, erased_at FROM erasures WHERE erased_at > $1 AND erased_at <= $2",
-                        .integer(time), .integer(Int64(clamping: DispatchTime.now().uptimeNanoseconds)))
-                // In microseconds. A transaction that began before others may have been committed after them.
-                case .postgreSQL:
-                    SQLQuery(
-                        "removals",
-                        """
-                        SELECT user_hash, (extract(epoch FROM erased_at) * 1000000)::bigint FROM erasures
-                        WHERE erased_at > to_timestamp($1::bigint / 1000000.0::float8) - make_interval(secs => $2)
-                        """, .integer(time), .double(context.longestTransaction))
-                }
-            return .all(query) { UserRemoval(mark: $0.integer(0), time: $0.integer(1)) }
+/// The statements that read the elements of active datafiles in parts. For a project whose former elements the caller
+/// knows, they read only the changes.
+private struct ElementQueries {
+    /// Selects the projects of which the change since the known version can be read. Elements that ended before the
+    /// oldest kept datafile have been deleted. The change is therefore known for a project that still has a datafile of
+    /// the known version, or an older one.
+    let comparable: SQLQuery
+    /// Selects the elements that were added or replaced since the known version.
+    let new: SQLQuery
+    /// Selects the older elements, for projects that are not comparable.
+    let older: SQLQuery
+    /// Selects the names of the elements that were removed or replaced since the known version.
+    let ended: SQLQuery
+
+    /// - Parameters:
+    ///   - version: elements are only read for projects with a newer datafile.
+    ///   - elementsAfter: the known version; 0 if none is known.
+    init(datafilesAfter version: Int64, elementsAfter: Int64) {
+        let comparableSQL = "SELECT DISTINCT sdk_key FROM datafiles WHERE base IS NOT NULL AND version <= $1"
+        let elements = "SELECT \(DatafileParts.Element.columns), sdk_key FROM definitions WHERE until IS NULL"
+        comparable = SQLQuery("comparable_projects", comparableSQL, .integer(elementsAfter))
+        new = SQLQuery(
+            "new_elements",
+            "\(elements) AND version > $1 AND sdk_key IN (SELECT sdk_key FROM datafiles WHERE version > $2)",
+            .integer(elementsAfter), .integer(version))
+        older = SQLQuery(
+            "older_elements",
+            """
+            \(elements) AND version <= $1
+                AND sdk_key IN (SELECT sdk_key FROM datafiles WHERE version > $2 EXCEPT \(comparableSQL))
+            """, .integer(elementsAfter), .integer(version))
+        // A caller that knows no elements needs none of the ended ones.
+        ended = SQLQuery(
+            "ended_elements",
+            """
+            SELECT list, key, sdk_key FROM definitions
+            WHERE until > $1 AND sdk_key IN (SELECT sdk_key FROM datafiles WHERE version > $2)
+            """, .integer(elementsAfter == 0 ? .max : elementsAfter), .integer(version))
+    }
+}
+
+/// The elements that ``ElementQueries`` have read, by SDK key.
+private struct ChangedElements {
+    /// The projects whose elements are read as a change.
+    var comparable: Set<String> = []
+    var put: [String: [DatafileParts.Element]] = [:]
+    var removed: [String: [DatafileParts.Name]] = [:]
+
+    /// Adds the elements to a datafile in parts: as the change if its project is comparable, or else all of them.
+    func complete(_ datafile: inout StoredDatafile) {
+        guard case .parts(let parts) = datafile.body else { return }
+        let put = put[datafile.sdkKey] ?? []
+        if comparable.contains(datafile.sdkKey) {
+            let removed = removed[datafile.sdkKey] ?? []
+            datafile.body = .change(.init(base: parts.base, removed: removed, put: put))
+        } else {
+            datafile.body = .parts(DatafileParts(base: parts.base, elements: put))
         }
     }
 }
 
 extension StoreQuery<[StoredDatafile]> {
     /// Reads the last datafiles of a project, newest first, without their content.
+    ///
+    /// - Parameter limit: the maximum number of datafiles.
     public static func datafileHistory(sdkKey: String, limit: Int) -> Self {
         Self(.datafileHistory(sdkKey: sdkKey, limit: limit)) { _ in
             .all(SharedRecords.datafileHistory(sdkKey: sdkKey, limit: limit)) { StoredDatafile($0) }
@@ -165,6 +182,9 @@ extension SharedRecords {
 
     package static var allProjects: SQLQuery { all(.projects, "ORDER BY sdk_key") }
 
+    /// Selects all rows of a table.
+    ///
+    /// - Parameter rest: the end of the statement, such as an order.
     fileprivate static func all(_ table: StoredTable, _ rest: String = "") -> SQLQuery {
         SQLQuery("all_\(table)", "SELECT \(table.columnList) FROM \(table.rawValue) \(rest)")
     }
@@ -188,7 +208,9 @@ extension StoreQuery<StoredDatafile?> {
     /// Reads the datafile of a project that was active at a time; `nil` if there was none, or if it is no longer kept.
     public static func datafile(sdkKey: String, activeAt time: Instant) -> Self {
         Self(.activeDatafile(sdkKey: sdkKey, at: time)) { context in
-            // If older datafiles have been deleted, it is unknown which one was active before those that are kept.
+            // Before the oldest kept datafile another one may have been active that has been deleted. A datafile is
+            // therefore only found if it is among the kept number of newest datafiles: the last datafile of the process
+            // user stays even if the datafiles after it have been deleted.
             first(
                 "datafile_active_at",
                 """
@@ -206,7 +228,7 @@ extension StoreQuery<StoredDatafile?> {
         }
     }
 
-    /// Reads the last datafile of a project that an author activated, if any.
+    /// Reads the last datafile of a project that an author activated; `nil` if there is none.
     public static func lastDatafile(sdkKey: String, by author: Author) -> Self {
         Self(.lastDatafile(sdkKey: sdkKey, author: author.name)) { _ in
             first(
@@ -215,12 +237,17 @@ extension StoreQuery<StoredDatafile?> {
         }
     }
 
+    /// Reads one datafile with its elements.
+    ///
+    /// - Parameters:
+    ///   - name: the name of the statement.
+    ///   - rest: the end of the statement, which selects the row in `datafiles`.
     private static func first(_ name: String, _ rest: String, _ parameters: SQLValue...) -> Reading<StoredDatafile?> {
         var found: StoredDatafile?
         var elements: [DatafileParts.Element] = []
         let datafile = SQLQuery(
             name, "SELECT \(StoredTable.datafiles.columnList) FROM datafiles \(rest)", parameters)
-        let ofDatafile = SQLQuery(
+        let elementsQuery = SQLQuery(
             "\(name)_elements",
             """
             SELECT \(DatafileParts.Element.columns) FROM definitions
@@ -229,36 +256,12 @@ extension StoreQuery<StoredDatafile?> {
             WHERE in_parts
             """, parameters)
         return Reading([
-            (datafile, { found = StoredDatafile($0) }), (ofDatafile, { elements.append(.init($0)) }),
+            (datafile, { found = StoredDatafile($0) }), (elementsQuery, { elements.append(.init($0)) }),
         ]) {
             if case .parts(let parts) = found?.body {
                 found?.body = .parts(DatafileParts(base: parts.base, elements: elements))
             }
             return .value(found)
-        }
-    }
-}
-
-extension StoreQuery<[AuditEntry]> {
-    /// Finds entries of the audit log, newest first.
-    public static func auditEntries(_ query: AuditQuery) -> Self {
-        Self(.auditEntries(query)) { _ in
-            let sql = """
-                SELECT \(StoredTable.audit.columnList) FROM audit
-                WHERE ($1 IS NULL OR author = $1) AND ($2 IS NULL OR action = $2) AND ($3 IS NULL OR user_id = $3)
-                    AND ($4 IS NULL OR target = $4) AND ($5 IS NULL OR recorded_at >= $5)
-                    AND ($6 IS NULL OR recorded_at < $6) AND ($7 IS NULL OR id < $7)
-                ORDER BY id DESC LIMIT $8
-                """
-            var reading = Reading<[AuditEntry]>.all(
-                SQLQuery(
-                    "find_audit", sql, .text(query.author), .text(query.action?.rawValue),
-                    .text(query.userID), .text(query.target), .instant(query.since), .instant(query.until),
-                    .integer(query.after), .integer(query.limit))
-            ) { AuditEntry($0) }
-            // The best index depends on the parameters.
-            reading.dependsOnValues = true
-            return reading
         }
     }
 }

@@ -2,7 +2,7 @@ import Bucketing
 public import Chronology
 import JSON
 
-/// A project. It has an SDK key and a datafile of its own.
+/// A project, which has an SDK key and a datafile of its own.
 public struct ProjectRecord: Sendable, Equatable {
     public var sdkKey: String
     /// The display name; empty if there is none.
@@ -34,11 +34,13 @@ public struct ProjectSettings: Sendable, Equatable {
     }
 }
 
+/// The result of applying ``ProjectSettings``, with the project afterwards.
 public enum ProjectSettingsResult: Sendable, Equatable {
     case created(ProjectRecord)
     case changed(ProjectRecord)
     case unchanged(ProjectRecord)
 
+    /// The project afterwards.
     public var record: ProjectRecord {
         switch self {
         case .created(let record), .changed(let record), .unchanged(let record): record
@@ -46,30 +48,33 @@ public enum ProjectSettingsResult: Sendable, Equatable {
     }
 }
 
+/// The result of removing a project.
 public enum ProjectRemovalResult: Sendable, Equatable {
     case removed
-    /// There is no such project.
+    /// The project does not exist.
     case absent
-    /// The project is the default, and there are others.
+    /// Refused: the project is the default, and other projects exist.
     case isDefault
-    /// The active datafile is no longer the version that was found empty.
+    /// Refused: the active datafile is no longer the version that was found empty.
     case changed
 }
 
 /// The rules of creating and removing projects. Projects are created explicitly, because otherwise a mistyped SDK key
-/// would create one. Only the first is created by its datafile.
+/// would create a project. The only exception is the first project, which its datafile creates.
 public enum ProjectRules {
+    /// Whether a datafile may be activated.
     public enum Activation: Sendable, Equatable {
+        /// The project exists.
         case known
         /// The datafile creates this project.
         case new(ProjectRecord)
-        /// There is no such project.
+        /// The project does not exist, and the datafile must not create it.
         case refused
     }
 
-    /// Decides whether a project gets a datafile.
+    /// Decides whether a datafile of a project may be activated.
     ///
-    /// - Parameter makesProject: whether the datafile may create a further project.
+    /// - Parameter makesProject: whether the datafile may create a project even if others exist.
     public static func activate(
         _ sdkKey: String, makesProject: Bool, among projects: [ProjectRecord], at now: Instant
     ) -> Activation {
@@ -78,7 +83,7 @@ public enum ProjectRules {
         return .new(ProjectRecord(sdkKey: sdkKey, createdAt: now, isDefault: projects.isEmpty))
     }
 
-    /// Creates or changes a project. The first one becomes the default.
+    /// Creates or changes a project. The first project of a store becomes the default.
     public static func apply(
         _ change: ProjectSettings, among projects: [ProjectRecord], at now: Instant
     ) -> ProjectSettingsResult {
@@ -106,7 +111,10 @@ public enum ProjectRules {
 }
 
 extension AuditNote {
-    /// Describes the change of a project's settings; `nil` if nothing has changed.
+    /// Describes the change of a project's settings.
+    ///
+    /// - Parameter former: the project before the change; `nil` if it was created.
+    /// - Returns: `nil` if nothing has changed.
     public init?(_ result: ProjectSettingsResult, replacing former: ProjectRecord?) {
         if case .unchanged = result { return nil }
         self.init(

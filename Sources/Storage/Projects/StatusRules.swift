@@ -6,9 +6,9 @@ public struct StatusPeriod: Sendable, Equatable {
     /// The version of the datafile that began the period.
     public var number: Int64
     public var sdkKey: String
-    /// When that datafile was stored.
+    /// When the datafile that began the period was stored.
     public var since: Instant
-    /// The status in the datafile; for a draft ``ExperimentStatus/draft``.
+    /// The status in the datafile; ``ExperimentStatus/draft`` for a draft, which datafiles mark by an annotation.
     public var status: String
 
     public init(number: Int64, sdkKey: String, since: Instant, status: String) {
@@ -19,18 +19,18 @@ public struct StatusPeriod: Sendable, Equatable {
     }
 }
 
-/// The rules of the history of statuses. It tells whether an experiment was running when a user was exposed, because
-/// the exposure may arrive when the status is another one.
+/// The rules of the status history of experiments. The history shows whether an experiment was running when a user was
+/// exposed. The present status does not show this, because the exposure may arrive later.
 ///
 /// A period begins with the datafile that changes the status. Before the first period the experiment counts as running,
 /// unless the first period is a draft. There are two reasons: the experiment may have run elsewhere before its datafile
 /// came to this server, and exposures from the time before stores kept this history must still count. An experiment
 /// without a history counts as running, too.
 public enum StatusRules {
-    /// Returns the status of each experiment in a datafile, without the targeted rollouts.
+    /// Returns the status of each experiment in a datafile except targeted rollouts.
     ///
-    /// - Parameter former: a datafile whose statuses are stored. If it is given, only statuses that differ from it are
-    ///   returned.
+    /// - Parameter former: a datafile whose statuses are stored already. If it is given, only the statuses that differ
+    ///   from it are returned.
     public static func statuses(in datafile: Datafile, since former: Datafile? = nil) -> [Identifier: String] {
         AllocationRules.measured(in: datafile, since: former) {
             $0.annotations.isDraft ? ExperimentStatus.draft.rawValue : $0.status
@@ -56,10 +56,10 @@ public enum StatusRules {
     ///
     /// - Parameter periods: the periods of the experiment, in any order.
     static func wasRunning(_ exposure: Exposure, _ periods: [StatusPeriod]) -> Bool {
-        let known = periods.filter { $0.sdkKey == exposure.sdkKey }
-        if let current = known.current(at: exposure.happenedAt) {
+        let ofProject = periods.filter { $0.sdkKey == exposure.sdkKey }
+        if let current = ofProject.current(at: exposure.happenedAt) {
             return current.status == ExperimentStatus.running.rawValue
         }
-        return known.earliest?.status != ExperimentStatus.draft.rawValue
+        return ofProject.earliest?.status != ExperimentStatus.draft.rawValue
     }
 }

@@ -2,19 +2,19 @@ public import Bucketing
 public import Chronology
 public import JSON
 
-/// The last look of a background job at the users of an experiment, stored outside of the definitions. There are two
-/// kinds, each in a table of its own:
+/// The last analysis of an experiment's results by a background job (a "look"), stored outside of the definitions.
+/// There are two kinds, each in a table of its own:
 ///
 /// - **Looks of a bandit** that have not changed the weights. A look that changes the weights is stored in the
-///   definitions.
-/// - **Findings of the experiment monitor**. They are stored so that each change of the findings is reported once, by
-///   the process that sees it first.
+///   definitions instead.
+/// - **Findings of the experiment monitor**. All processes run the monitor. The stored findings let the process that
+///   first notices a change report it, and keep the others from reporting it again.
 public struct StoredLook: Sendable, Equatable {
     public var sdkKey: String
     public var experimentID: Identifier
     /// When the look began.
     public var lookedAt: Instant
-    /// The result of the look; for the monitor the warnings and the verdict.
+    /// The result of the look. For the monitor these are the warnings and the verdict.
     public var content: JSONValue
 
     public init(sdkKey: String, experimentID: Identifier, lookedAt: Instant, content: JSONValue) {
@@ -26,9 +26,10 @@ public struct StoredLook: Sendable, Equatable {
 }
 
 extension SharedChange<Bool> {
-    /// Stores a look of a bandit in place of the former one. The result is `false` if another process has looked since.
+    /// Stores a look of a bandit in place of the former look, with its audit entry. The result is `false` if another
+    /// process has stored a look since.
     ///
-    /// - Parameter former: the time of the former look; `nil` if there was none.
+    /// - Parameter former: the time of the former look that must be stored; `nil` if there must be none.
     public static func putLook(
         _ look: StoredLook, after former: Instant?, _ note: AuditNote, by author: Author
     ) -> Self {
@@ -42,16 +43,17 @@ extension SharedChange<Bool> {
         }
     }
 
-    /// Stores findings of the monitor, with their audit entries. The result is `false` if another process has stored
-    /// the findings of this or of a later look.
+    /// Stores findings of the monitor in place of the former findings, with their audit entries. The result is `false`
+    /// if another process has stored other findings, or findings of a later look.
     ///
-    /// - Parameter former: the content that must be stored; `nil` if there must be none.
+    /// - Parameter former: the content of the former findings that must be stored; `nil` if there must be none.
     public static func putFinding(
         _ finding: StoredLook, after former: JSONValue?, _ notes: [AuditNote], by author: Author
     ) -> Self {
         Self(.finding(sdkKey: finding.sdkKey, experimentID: finding.experimentID)) { records, _ in
-            guard records.finding?.content == former, records.finding.map({ $0.lookedAt < finding.lookedAt }) ?? true
-            else { return false }
+            let isExpected = records.finding?.content == former
+            let isLater = records.finding.map { $0.lookedAt < finding.lookedAt } ?? true
+            guard isExpected, isLater else { return false }
             records.write(.putFinding(finding))
             for note in notes { records.record(note, by: author) }
             return true
@@ -60,7 +62,7 @@ extension SharedChange<Bool> {
 }
 
 extension StoreQuery<[StoredLook]> {
-    /// Reads the looks of a project's bandits.
+    /// Reads the last look of each bandit in a project.
     public static func looks(sdkKey: String) -> Self {
         Self(.looks(sdkKey: sdkKey)) { _ in
             let sql = "SELECT \(StoredTable.banditLooks.columnList) FROM bandit_looks WHERE sdk_key = $1"
@@ -68,7 +70,7 @@ extension StoreQuery<[StoredLook]> {
         }
     }
 
-    /// Reads the last findings in the experiments of all projects.
+    /// Reads the last findings in each experiment of all projects.
     public static var findings: Self {
         Self(.findings) { _ in
             let sql = "SELECT \(StoredTable.experimentFindings.columnList) FROM experiment_findings"

@@ -1,9 +1,9 @@
 package import Bucketing
 package import Chronology
 
-// The types in which reads and writes are described for all databases: a statement (``SQLQuery``), a row of its result
-// (``Row``), and a read of one or more statements (``Reading``). SQLite and PostgreSQL share the statements; where
-// their SQL must differ, the code switches over ``SQLDialect``.
+// The types that describe reads and writes for all databases: a statement (``SQLQuery``), a row of its result
+// (``Row``), and a read of one or more statements (``Reading``). SQLite and PostgreSQL share most statements. If the
+// SQL of a statement must differ, the code switches over ``SQLDialect``.
 
 /// A parameter of a statement. An associated value `nil` stands for NULL.
 package enum SQLValue: Sendable {
@@ -11,7 +11,7 @@ package enum SQLValue: Sendable {
     case double(Double)
     case text(String?)
     case bytes([UInt8]?)
-    // Arrays. Only PostgreSQL has them.
+    // Arrays, for statements about many rows. Only PostgreSQL has them.
     case integers([Int64?])
     case doubles([Double?])
     case texts([String?])
@@ -29,7 +29,8 @@ package enum SQLDialect: Sendable {
 
 /// A statement with its parameters.
 package struct SQLQuery: Sendable {
-    /// The name under which each connection prepares the statement once.
+    /// The name under which each connection prepares the statement once. Statements with the same name must have the
+    /// same SQL.
     package let name: String
     package let parameters: [SQLValue]
     private let text: @Sendable () -> String
@@ -49,6 +50,7 @@ package struct SQLQuery: Sendable {
         text = sql
     }
 
+    /// - Parameter text: returns the SQL; called only when the statement is prepared.
     package init(name: String, text: @escaping @Sendable () -> String, _ parameters: [SQLValue]) {
         self.name = name
         self.text = text
@@ -64,7 +66,8 @@ package struct SQLQuery: Sendable {
 package protocol Row {
     func isNull(_ column: Int32) -> Bool
     func integer(_ column: Int32) -> Int64
-    /// Returns an integer, limited to a range in which additions do not overflow, even if the database is damaged.
+    /// Returns an integer, limited to a range in which additions do not overflow. For counts and versions, with which
+    /// the program computes even if the database is damaged.
     func bounded(_ column: Int32) -> Int64
     func double(_ column: Int32) -> Double
     func text(_ column: Int32) -> String
@@ -88,9 +91,11 @@ extension Row {
     package func optionalIdentifier(_ column: Int32) -> Identifier? { optionalText(column).map { Identifier($0) } }
 }
 
-/// The execution of a ``StoreQuery`` by a database: statements that share one snapshot, functions that receive their
-/// rows, and a function that makes the result of the rows.
+/// The execution of a ``StoreQuery`` by a database: statements that share one snapshot, functions that receive the rows
+/// of the statements, and a function that computes the result from the rows. A reading keeps state, so it can be
+/// executed only once.
 package struct Reading<Value> {
+    /// The outcome of the statements.
     package enum Outcome {
         case value(Value)
         /// Another reading must follow, in a later snapshot.
@@ -104,7 +109,7 @@ package struct Reading<Value> {
     /// Whether the best plan of the statements depends on their parameters, so that the database should not reuse a
     /// plan for other parameters.
     package var dependsOnValues = false
-    /// Returns the outcome, after all rows have been received.
+    /// Returns the outcome. Called after all rows have been received.
     package let finish: () throws(StorageError) -> Outcome
 
     package init(_ steps: [Step], _ finish: @escaping () throws(StorageError) -> Outcome) {

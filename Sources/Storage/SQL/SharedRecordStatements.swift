@@ -1,8 +1,8 @@
 import Bucketing
 package import Chronology
 
-// The statements by which databases read and write ``SharedRecords``. Taking locks and notifying other processes is not
-// part of them: each store does both in its own way.
+// The statements by which databases read and write ``SharedRecords``. They neither take locks nor notify other
+// processes: each store does both in its own way.
 
 extension SharedRecords {
     /// A statement that reads, and a function that receives each of its rows.
@@ -65,8 +65,10 @@ extension SharedRecords {
         }
     }
 
-    /// Returns the statement that reads the last number that SQLite has assigned in a table; none for PostgreSQL, whose
-    /// store reads this number from the row that it locks.
+    /// Returns the statement that reads the last number that SQLite has assigned in a table. For PostgreSQL there is
+    /// none, because its store reads this number from the row that it locks.
+    ///
+    /// - Parameter path: where the number is stored.
     private static func newest(
         of table: StoredTable, _ path: WritableKeyPath<SharedRecords, Int64>, _ dialect: SQLDialect
     ) -> [Step] {
@@ -75,12 +77,13 @@ extension SharedRecords {
         return [(SQLQuery("newest_\(table)", sql), { $1[keyPath: path] = $0.bounded(0) })]
     }
 
-    /// The maximum number of experiments that are looked up one by one, by the primary key. For more, one statement
-    /// reads the periods of all experiments of the project.
+    /// The maximum number of experiments whose periods are read one by one. For more experiments, one statement reads
+    /// the periods of all experiments of the project.
     private static let singleExperiments = 100
 
-    /// Returns the statements that read the last period of each experiment. If `take` receives several periods of one
-    /// experiment, the last is the right one.
+    /// Returns the statements that read the last period of each experiment.
+    ///
+    /// - Parameter take: receives the periods, in which the last period of an experiment comes last.
     private static func latest(
         _ table: StoredTable, _ sdkKey: String, _ experimentIDs: Set<Identifier>,
         take: @escaping (any Row, inout SharedRecords) -> Void
@@ -199,10 +202,11 @@ extension SharedRecords {
     private static let unsetDefault = SQLQuery(
         "unset_default_project", "UPDATE projects SET is_default = 0 WHERE is_default <> 0")
 
-    /// Returns the statements that store the elements of a datafile in parts: they end the elements that it replaces,
-    /// and insert its new elements. A whole datafile has no elements, and ends all.
+    /// Returns the statements that store the elements of a datafile in parts: they end the replaced and removed
+    /// elements, and insert the new ones. A whole datafile has no elements, so all elements end.
     private static func replaceElements(of datafile: StoredDatafile, by body: StoredDatafile.Body) -> [Statement] {
-        let (sdkKey, version) = (SQLValue.text(datafile.sdkKey), SQLValue.integer(datafile.version))
+        let sdkKey = SQLValue.text(datafile.sdkKey)
+        let version = SQLValue.integer(datafile.version)
         let end = "UPDATE definitions SET until = $2 WHERE sdk_key = $1 AND until IS NULL"
         let endAll = Statement.run(SQLQuery("end_elements", end, sdkKey, version))
         func insert(_ elements: [DatafileParts.Element]) -> [Statement] {
@@ -227,8 +231,10 @@ extension SharedRecords {
     /// The maximum number of datafiles that one transaction deletes, so that it does not delay other changes.
     private static let pruneLimit = 100
 
-    /// Returns the statements that delete the oldest datafiles of a project, and the elements that only those had; see
-    /// ``Write/insertDatafile(_:_:)``.
+    /// Returns the statements that delete the oldest datafiles of a project, and the elements that no kept datafile
+    /// has; see ``Write/insertDatafile(_:_:)``.
+    ///
+    /// - Parameter count: the number of datafiles that are kept.
     private static func prune(_ sdkKey: String, keeping count: Int) -> [SQLQuery] {
         let datafiles = SQLQuery(
             "prune_datafiles",

@@ -31,21 +31,24 @@ extension StoredDatafile {
         ]
     }
 
-    /// The columns of a datafile, with nothing in place of its content.
+    /// The columns of a datafile in the order of ``init(_:)``, with NULL in place of the content.
     package static let columnsWithoutContent = "version, sdk_key, revision, NULL, stored_at, author, NULL"
 }
 
 extension DatafileParts.Element {
-    /// The columns of an element from ``init(_:)``.
+    /// The columns in the order of ``init(_:from:)``.
     package static let columns = "list, key, position, body"
 
+    /// - Parameter column: the first of the ``columns``, which are consecutive.
     package convenience init(_ row: any Row, from column: Int32 = 0) {
         self.init(
             .init(list: row.identifier(column), key: row.identifier(column + 1)), position: row.integer(column + 2),
             body: row.bytes(column + 3))
     }
 
-    /// The row of an element that a datafile brings.
+    /// Returns the row of an element that a datafile adds or replaces. Its end is NULL.
+    ///
+    /// - Parameter version: the version of the datafile.
     package func values(_ sdkKey: String, version: Int64) -> [SQLValue] {
         [
             .text(sdkKey), .text(name.list), .text(name.key), .integer(version), .integer(nil as Int64?),
@@ -72,7 +75,7 @@ extension ForcedVariation {
     }
 
     package var values: [SQLValue] { [.text(sdkKey), .text(userID), .text(experimentKey), .text(variationKey)] }
-    /// As ``UserRecords/PartRows/forcedVariations`` are found.
+    /// The values of the keys of ``UserRecords/PartRows/forcedVariations``.
     package var key: [SQLValue] { [.text(userID), .text(sdkKey), .text(experimentKey)] }
 }
 
@@ -245,6 +248,7 @@ extension UserGoal {
 }
 
 extension UserCounts {
+    /// - Parameter column: the first of four consecutive columns with the counts.
     package init(_ row: any Row, at column: Int32) {
         self.init(
             counted: Int(row.bounded(column)), multipleVariations: Int(row.bounded(column + 1)),
@@ -253,6 +257,8 @@ extension UserCounts {
 }
 
 extension GoalTally {
+    /// - Parameter column: the first of the ``columns(_:)``, which are consecutive: four counts, five sums with their
+    ///   rests, and one more count.
     package init(_ row: any Row, at column: Int32) {
         func sum(_ index: Int32) -> CompensatedSum {
             CompensatedSum(row.double(column + index), rest: row.double(column + index + 1))
@@ -262,7 +268,11 @@ extension GoalTally {
         converted = Int(row.bounded(column + 1))
         convertedBefore = Int(row.bounded(column + 2))
         convertedBoth = Int(row.bounded(column + 3))
-        (y, yy, x, xx, xy) = (sum(4), sum(6), sum(8), sum(10), sum(12))
+        y = sum(4)
+        yy = sum(6)
+        x = sum(8)
+        xx = sum(10)
+        xy = sum(12)
         valued = Int(row.bounded(column + 14))
     }
 

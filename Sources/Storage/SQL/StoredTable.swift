@@ -1,8 +1,9 @@
 /// The tables of every database, in a form in which their content can be copied to another database.
 ///
-/// Names and columns are those of `migrations/`. Three tables differ between databases: a row of ``users`` is the
-/// profile and the attributes of one user, even if a database stores them separately; ``variationUsers`` and
-/// ``variationGoals`` are the sums of the tallies.
+/// Names and columns are those of `migrations/`. Three tables exist in this form in one kind of database only:
+///
+/// - A row of ``users`` has the profile and the attributes of one user. SQLite stores the two in separate tables.
+/// - Rows of ``variationUsers`` and ``variationGoals`` are sums of tallies. PostgreSQL stores increments of the sums.
 public enum StoredTable: String, Sendable, CaseIterable {
     case projects
     case datafiles
@@ -36,6 +37,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
         .experimentFindings, .projects,
     ]
 
+    /// The type of the values of a column.
     public enum ColumnType: Sendable {
         case text, integer, double, bytes
         /// An integer of 32 bits, for databases that distinguish the sizes of integers.
@@ -47,7 +49,7 @@ public enum StoredTable: String, Sendable, CaseIterable {
         public let type: ColumnType
     }
 
-    /// The columns; the first ``keyCount`` are the key.
+    /// The columns. The first ``keyCount`` columns are the key.
     public var columns: [Column] {
         switch self {
         case .projects:
@@ -146,8 +148,8 @@ public enum StoredTable: String, Sendable, CaseIterable {
         }
     }
 
-    /// The number of rows that are read and written at once. It is smaller for datafiles and proposals, which may have
-    /// megabytes each.
+    /// The number of rows that a copy reads and writes at once. It is smaller for datafiles and proposals, because each
+    /// may have megabytes.
     public var pageSize: Int { [.datafiles, .proposals].contains(self) ? 16 : 2_000 }
 
     private static func columns(_ columns: (String, ColumnType)...) -> [Column] {
@@ -175,6 +177,7 @@ extension StoredTable {
         case replacesRow
     }
 
+    /// What happens to a row whose key exists already.
     package var conflict: Conflict {
         switch self {
         case .datafiles, .definitions, .attributes, .attributeRemovals, .goalEvents, .audit: .fails

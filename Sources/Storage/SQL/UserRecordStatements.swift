@@ -1,8 +1,8 @@
 package import Bucketing
 
 // The statements by which databases read and delete the records of a user. ``UserRecords/rows(of:_:_:)`` maps each part
-// of ``UserRecords`` to the rows that must be read (``UserRecords/PartRows``), and these to SQL (``KeyedRows``). The
-// stores decide how many users one statement concerns and which locks protect them, and write the rows.
+// of ``UserRecords`` to the rows that must be read (``UserRecords/PartRows``). ``KeyedRows`` has the SQL of these rows.
+// The stores decide how many users one statement concerns and which locks protect them. They also write the rows.
 
 /// Rows of a table that statements find by a user or an experiment, and perhaps by further columns.
 ///
@@ -21,14 +21,16 @@ package final class KeyedRows: Sendable {
     /// The columns by which rows are found, each with its operator, for example `happened_at >=`.
     package let keys: [String]
     private let columns: String
-    /// The end of the statement that selects, for example ` ORDER BY number`.
+    /// The end of a statement that selects, for example ` ORDER BY number`.
     private let end: String
-    /// The names of the statements that select by the first key, by the first two…
+    /// The names of the statements that select by the first key, by the first two keys…
     private let names: [String]
 
     /// - Parameters:
+    ///   - name: the beginning of the statements' names.
     ///   - columns: the selected columns.
-    ///   - end: the end of the statement that selects.
+    ///   - keys: the columns by which rows are found, each with its operator.
+    ///   - end: the end of a statement that selects.
     package init(_ name: String, _ columns: String, of table: String, by keys: [String], _ end: String = "") {
         self.table = table
         self.keys = keys
@@ -37,7 +39,7 @@ package final class KeyedRows: Sendable {
         names = keys.indices.map { "\(name)_by_\($0 + 1)" }
     }
 
-    /// Rows that are selected with all columns.
+    /// Creates rows that are selected with all columns of a table.
     package convenience init(_ table: StoredTable, by keys: [String], _ end: String = "") {
         self.init("\(table)", table.columnList, of: table.rawValue, by: keys, end)
     }
@@ -105,8 +107,8 @@ extension UserRecords {
         }
     }
 
-    /// Returns the rows of which a part of a user's records consists, and the values of the keys by which they are
-    /// found. Parts that all users share have none.
+    /// Returns the rows of a part of a user's records, with the values of the keys by which the rows are found. Parts
+    /// that all users share have no such rows.
     package static func rows(
         of part: Part, _ userID: Identifier, _ dialect: SQLDialect
     ) -> [(part: PartRows, keys: [SQLValue])] {
@@ -129,8 +131,8 @@ extension UserRecords {
         }
     }
 
-    /// The statements of ``Write/eraseOtherRecords``, without those about forced variations and attributes, whose
-    /// erasure has consequences that differ between stores.
+    /// The rows that ``Write/eraseOtherRecords`` deletes or clears. Forced variations and attributes are missing here,
+    /// because their erasure has consequences that differ between stores.
     package static let erasure: [(rows: KeyedRows, action: KeyedRows.Action)] = [
         (PartRows.exposures.rows, .delete), (PartRows.totals.rows, .delete),
         (PartRows.goalEventsOfSenders.rows, .delete),
@@ -212,7 +214,7 @@ extension UserRecords.PartRows {
             KeyedRows(
                 "goal_events_since", "user_id, goal, value, happened_at, sender_id", of: "goal_events",
                 by: ["user_id =", "happened_at >="],
-                // No order in SQLite, which would sort the events each time.
+                // SQLite would have to sort the events each time, and rules do not depend on their order.
                 dialect == .sqlite ? "" : " ORDER BY number")
         ) { $1.goalEvents.append(.init($0)) }
     }

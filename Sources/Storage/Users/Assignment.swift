@@ -9,7 +9,8 @@ public struct Assignment: Hashable, Sendable {
         case saved = 1
         /// Decided by this server.
         case bucketed = 2
-        /// Set by an admin. It covers the underlying assignment until it expires or an admin removes it.
+        /// Set by an admin. The override covers the underlying assignment until the override expires or an admin
+        /// removes it.
         case override = 3
         /// Taken over from the user's anonymous profile; see ``TakeoverRules``.
         case merged = 4
@@ -31,12 +32,14 @@ public struct Assignment: Hashable, Sendable {
     public var assignedAt: Instant
     /// When the assignment was last saved.
     public var updatedAt: Instant
-    /// The first moment at which the assignment is gone; `nil` means that it does not expire.
+    /// The first moment at which the assignment is gone; `nil` if it does not expire.
     public var expiresAt: Instant?
     /// The additional properties of an override; `nil` for any other source.
     public let layer: OverrideLayer?
 
-    /// - Parameter layer: ignored unless the source is ``Source/override``.
+    /// - Parameters:
+    ///   - expiresAt: `nil` if the assignment does not expire.
+    ///   - layer: ignored unless the source is ``Source/override``.
     public init(
         variationID: Identifier, source: Source, assignedAt: Instant, updatedAt: Instant, expiresAt: Instant?,
         layer: OverrideLayer? = nil
@@ -52,10 +55,12 @@ public struct Assignment: Hashable, Sendable {
 
 /// The additional properties of an override. A class, so that the many assignments without one stay small.
 public final class OverrideLayer: Sendable {
-    /// The name of the admin who set the override.
+    /// The name of the admin who set the override; `nil` if it is unknown.
     public let author: String?
+    /// The reason that the admin gave; `nil` if there is none.
     public let reason: String?
-    /// The assignment that the override covers. Saves still update it, and it counts again when the override ends.
+    /// The assignment that the override covers; `nil` if there is none. Saves still update this assignment, and it
+    /// counts again when the override ends.
     public let beneath: Assignment?
 
     /// The maximum length of a reason in bytes.
@@ -83,7 +88,7 @@ extension OverrideLayer: Hashable {
 }
 
 extension Assignment {
-    /// The underlying assignment of an override, or else the assignment itself.
+    /// The underlying assignment of an override; for any other source the assignment itself.
     public var withoutOverride: Assignment? { source == .override ? layer?.beneath : self }
 
     /// Returns this override with another underlying assignment.
@@ -103,9 +108,10 @@ extension Assignment {
         return visibleBeneath == nil ? covering(nil) : self
     }
 
-    /// When the assignment or the underlying one expires, whichever is first.
+    /// When the assignment or its underlying assignment expires, whichever is first; `nil` if neither expires.
     var earliestExpiry: Instant? {
-        guard let beneath = layer?.beneath?.expiresAt else { return expiresAt }
-        return expiresAt.map { min($0, beneath) } ?? beneath
+        guard let ofBeneath = layer?.beneath?.expiresAt else { return expiresAt }
+        guard let expiresAt else { return ofBeneath }
+        return min(expiresAt, ofBeneath)
     }
 }

@@ -2,8 +2,8 @@ package import Bucketing
 import Chronology
 internal import Synchronization
 
-/// A value that the rules take from the active definitions, such as the archived experiments. The server sets it
-/// whenever definitions are activated; all copies of the rules share it.
+/// A value that the rules take from the active definitions, such as the archived experiments. The server sets the value
+/// whenever definitions are activated. All copies of the rules share the value.
 public final class DefinedValue<Value: Sendable>: Sendable {
     private let value: Mutex<Value>
 
@@ -18,9 +18,9 @@ public final class DefinedValue<Value: Sendable>: Sendable {
     var current: Value { value.withLock { $0 } }
 }
 
-// The limit of assignments per profile. Assignments of archived experiments do not count against it; see
-// ``ProfileRules/archived``. They are subtracted only if a profile exceeds
-// the limit with them.
+// The limit of assignments per profile. Assignments of archived experiments do not count against the limit; see
+// ``ProfileRules/archived``. Finding them takes a pass over the profile, so they are subtracted only from a profile
+// that exceeds the limit with them.
 
 extension ProfileRules {
     /// Refuses a change early if it would certainly exceed the limit.
@@ -29,38 +29,45 @@ extension ProfileRules {
     /// - Throws: ``StorageError/tooManyAssignments(limit:)``
     func expectRoom(for count: Int, in before: ProfileRecord?) throws(StorageError) {
         let most = max(assignmentLimit, before?.count ?? 0)
+        // In the best case all archived experiments are among these assignments.
         guard count <= most || count - archived.current.count <= most else {
             throw .tooManyAssignments(limit: assignmentLimit)
         }
     }
 
-    /// Refuses a change that makes a profile exceed the limit. A profile that exceeds it already, because the limit was
-    /// lowered or experiments were unarchived, must not grow.
+    /// Refuses a change that makes a profile exceed the limit. A profile that exceeds the limit already, because the
+    /// limit was lowered or experiments were unarchived, may stay as large as it is.
     ///
     /// - Throws: ``StorageError/tooManyAssignments(limit:)``
     func expectRoom(for after: ProfileRecord, replacing before: ProfileRecord?) throws(StorageError) {
-        guard after.count > assignmentLimit else { return }
-        let archived = archived.current
-        guard counted(after, archived) <= max(assignmentLimit, counted(before, archived)) else {
-            throw .tooManyAssignments(limit: assignmentLimit)
-        }
+        guard hasRoom(for: after, replacing: before) else { throw .tooManyAssignments(limit: assignmentLimit) }
     }
 
-    /// The number of assignments that count against the limit.
+    private func hasRoom(for after: ProfileRecord, replacing before: ProfileRecord?) -> Bool {
+        guard after.count > assignmentLimit else { return true }
+        let archived = archived.current
+        return counted(after, archived) <= max(assignmentLimit, counted(before, archived))
+    }
+
+    /// Returns the number of assignments that count against the limit.
     private func counted(_ record: ProfileRecord?, _ archived: Set<Identifier>) -> Int {
         guard let record else { return 0 }
         guard !archived.isEmpty else { return record.count }
         return record.entries.count { !archived.contains(record.experimentID(of: $0)) }
     }
 
-    /// Stores the candidates for which the profile has room, in order.
+    /// Stores candidates in order, as long as the profile has room.
     ///
-    /// - Returns: the experiments of the candidates for which there is no room.
+    /// - Parameters:
+    ///   - before: the profile before the change, without expired assignments.
+    ///   - anonymous: the anonymous profile of the user; `nil` if there is none.
+    /// - Returns: the experiments of the candidates for which the profile has no room.
     func assign(
         _ candidates: [ProfileChange.Candidate], in draft: inout ProfileDraft, replacing before: ProfileRecord?,
         anonymous: ProfileRecord?, at now: Instant
     ) -> [Identifier] {
         var refused: [Identifier] = []
+        // Counting takes a pass over the profile, which is not needed if all candidates fit in any case.
         var room = Int.max
         if draft.count + candidates.count > assignmentLimit {
             room = max(0, assignmentLimit - counted(before, archived.current))
@@ -77,12 +84,12 @@ extension ProfileRules {
         return refused
     }
 
-    /// Returns the experiments of candidates that a profile has no room for.
+    /// Returns the experiments of the candidates for which a profile has no room, without storing anything.
     package func refused(_ candidates: [ProfileChange.Candidate], in profile: ProfileRecord?) -> [Identifier] {
         guard (profile?.count ?? 0) + candidates.count > assignmentLimit else { return [] }
         var candidates = candidates
-        // The result does not depend on whether the anonymous user still has the assignment, and not on the time. The
-        // draft is discarded.
+        // Neither the anonymous profile nor the time matters for the room, so both are left out here. The draft is
+        // discarded.
         for index in candidates.indices { candidates[index].isFromAnonymousProfile = false }
         var draft = ProfileDraft(profile, at: .distantPast, room: candidates.count)
         return assign(candidates, in: &draft, replacing: profile, anonymous: nil, at: .distantPast)
@@ -90,8 +97,10 @@ extension ProfileRules {
 
     /// Returns the profile of a user with one more assignment, from an exposure that an app server has reported.
     ///
-    /// - Parameter time: when the user got the variation.
-    /// - Returns: `nil` if the user has an assignment already, or the profile has no room.
+    /// - Parameters:
+    ///   - time: when the user got the variation.
+    ///   - stored: the stored profile; `nil` if there is none.
+    /// - Returns: `nil` if the user has an assignment in the experiment already, or if the profile has no room.
     func enrolled(
         _ variationID: Identifier, in experimentID: Identifier, since time: Instant, _ stored: ProfileRecord?,
         at now: Instant
@@ -105,11 +114,6 @@ extension ProfileRules {
                 expiresAt: expiry(in: experimentID, from: now))
         }
         let after = draft.record
-        do throws(StorageError) {
-            try expectRoom(for: after, replacing: before)
-            return after
-        } catch {
-            return nil
-        }
+        return hasRoom(for: after, replacing: before) ? after : nil
     }
 }

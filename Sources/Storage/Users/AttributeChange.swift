@@ -1,9 +1,9 @@
 public import Bucketing
 
-/// A change of one user's attributes, applied atomically.
+/// A change of one user's attributes, applied atomically by ``AttributeRules``.
 public struct AttributeChange: Sendable {
     public enum Operation: Sendable {
-        /// Updates keyed by attribute number; other attributes keep their values.
+        /// Sets or removes some attributes, by their numbers. Other attributes keep their values.
         case update([UInt32: AttributeUpdate])
         case removeAll
     }
@@ -21,7 +21,7 @@ public struct AttributeChange: Sendable {
 public enum AttributeChangeResult: Sendable, Equatable {
     /// The numbers of the attributes whose value changed or was removed. If there are none, nothing was written.
     case applied(changed: [UInt32])
-    /// An attribute to be set has been deleted in the meantime. Nothing was stored.
+    /// An attribute to be set has been deleted from the schema meanwhile. Nothing was stored.
     case schemaHasChanged
 }
 
@@ -30,6 +30,7 @@ public enum AttributeDefinitionResult: Sendable, Equatable {
     case created(AttributeDefinition)
     case changed(AttributeDefinition)
     case unchanged(AttributeDefinition)
-    /// The name belongs to an attribute of another type, whose values would become invalid. Nothing was stored.
+    /// The name belongs to an attribute of another type, whose values would become invalid. The value is the existing
+    /// definition. Nothing was stored.
     case otherType(AttributeDefinition)
 }

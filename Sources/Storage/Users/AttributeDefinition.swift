@@ -16,7 +16,7 @@ public enum AttributeType: String, Sendable, CaseIterable {
     case time
     /// RFC 3339, kept in UTC.
     case timestamp
-    /// One or more of the values that the definition allows.
+    /// One of the values that the definition allows, or several; see ``AttributeDefinition/isMultiple``.
     case selection
 }
 
@@ -53,9 +53,9 @@ public struct AttributeDefinition: Sendable, Equatable {
 }
 
 extension AttributeDefinition {
-    /// Validates a value from a request and normalizes it to the form that is stored and compared.
+    /// Validates a value from a request, and normalizes the value to the form that is stored and compared.
     ///
-    /// - Throws: ``AttributeRefusal``, which says what values the attribute accepts.
+    /// - Throws: ``AttributeRefusal`` with the values that the attribute accepts.
     public func value(_ json: JSONValue) throws(AttributeRefusal) -> AttributeValue {
         switch type {
         case .string: .text(try text(json))
@@ -69,6 +69,9 @@ extension AttributeDefinition {
         }
     }
 
+    /// Returns the string of a value.
+    ///
+    /// - Parameter wanted: the requirement, for the error message.
     private func string(_ json: JSONValue, _ wanted: @autoclosure () -> String) throws(AttributeRefusal) -> String {
         guard let text = json.string else { throw AttributeRefusal("\(wanted()); got \(json.kind)") }
         return text
@@ -87,10 +90,11 @@ extension AttributeDefinition {
         guard let number = json.double, number.isFinite else {
             throw AttributeRefusal("`\(name)` must be a number; got \(json.kind)")
         }
-        // A greater integer would lose precision and come back as another number.
+        // As a `Double`, a greater integer would lose precision, and the API would return another number.
         if case .integer(let integer) = json, integer.magnitude > 1 << 53 {
             throw AttributeRefusal("`\(name)` must be from -2^53 to 2^53 as a whole number; got \(integer)")
         }
+        // Negative zero becomes zero, so that equal numbers have the same bytes in a record.
         return number == 0 ? 0 : number
     }
 
@@ -132,6 +136,7 @@ extension AttributeDefinition {
         return Identifier(instant.rfc3339)
     }
 
+    /// Returns the distinct selected values, in the order in which the definition lists them.
     private func selection(_ json: JSONValue) throws(AttributeRefusal) -> [Identifier] {
         let given = try selected(json)
         guard !given.isEmpty else { throw AttributeRefusal("`\(name)` must have a value; DELETE removes an attribute") }
@@ -147,6 +152,7 @@ extension AttributeDefinition {
         return chosen.sorted().map { allowedValues[$0] }
     }
 
+    /// Returns the selected values as the request has them, without checking that they are allowed.
     private func selected(_ json: JSONValue) throws(AttributeRefusal) -> [Identifier] {
         guard isMultiple else {
             return [Identifier(try string(json, "`\(name)` must be one of its allowed values, as a string"))]

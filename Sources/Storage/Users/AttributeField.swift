@@ -1,8 +1,8 @@
 import Bucketing
 import JSON
 
-/// Iterates over the fields of an ``AttributeRecord`` in place. It trusts no byte: a malformed field ends the
-/// iteration.
+/// Iterates over the fields of an ``AttributeRecord`` without copying them. Every byte is checked: a malformed field
+/// ends the iteration. ``AttributeRecord`` describes the format.
 struct AttributeFields {
     private let bytes: UnsafeRawBufferPointer
     private var position = 1
@@ -13,7 +13,7 @@ struct AttributeFields {
         self.bytes = bytes
     }
 
-    /// Returns the field of one attribute.
+    /// Returns the field of the attribute with this number; `nil` if there is none.
     func field(_ number: UInt32) -> AttributeField? {
         var iterator = self
         while let field = iterator.next() {
@@ -43,7 +43,10 @@ struct AttributeFields {
             encoded: UnsafeRawBufferPointer(rebasing: bytes[position..<content.upperBound]))
     }
 
-    /// Reads seven bits per byte, lowest first; bit 7 is set if another byte follows.
+    /// Reads a number of variable length, and moves the position behind it. Each byte has seven bits of the number,
+    /// lowest first, and bit 7 is set if another byte follows.
+    ///
+    /// - Returns: `nil` if the bytes end within the number, or if it exceeds 64 bits.
     @inline(__always)
     static func varint(_ bytes: UnsafeRawBufferPointer, _ position: inout Int) -> UInt64? {
         var value: UInt64 = 0
@@ -66,7 +69,7 @@ struct AttributeFields {
         while let field = iterator.next() {
             if let former, former >= field.number { return false }
             former = field.number
-            guard field.isSound else { return false }
+            guard field.isValid else { return false }
         }
         return iterator.position == bytes.count
     }
@@ -74,8 +77,9 @@ struct AttributeFields {
 
 @available(*, unavailable) extension AttributeFields: Sendable {}
 
-/// One value of an ``AttributeRecord``, in place.
+/// One field of an ``AttributeRecord``, as a view of the record's bytes.
 struct AttributeField {
+    /// The kind of the value. Records store the raw value.
     enum Kind: UInt8 {
         case no = 0
         case yes = 1
@@ -85,10 +89,12 @@ struct AttributeField {
         case selection = 5
     }
 
+    /// The number of the attribute.
     let number: UInt32
     let kind: Kind
+    /// The encoded value, without its length.
     let content: UnsafeRawBufferPointer
-    /// The whole field, tag included.
+    /// The whole field, including its number, kind and length.
     let encoded: UnsafeRawBufferPointer
 
     /// A copy of the value.
@@ -103,9 +109,11 @@ struct AttributeField {
         }
     }
 
-    /// Writes the value as the API presents it, without copying it first: a record may have many megabytes.
+    /// Writes the value as the API presents it. The value is not copied first, because a record may have many
+    /// megabytes.
     ///
-    /// - Parameter isMultiple: whether a selection becomes an array, even with one value.
+    /// - Parameter isMultiple: whether a selection becomes an array, even with one value; see
+    ///   ``AttributeDefinition/isMultiple``.
     func append(to writer: inout JSONWriter, isMultiple: Bool) {
         switch kind {
         case .no: writer.bool(false)
@@ -135,16 +143,16 @@ struct AttributeField {
     }
 
     /// Whether the content is a valid value of its kind.
-    var isSound: Bool {
+    var isValid: Bool {
         switch kind {
         case .no, .yes: true
         case .number: double.isFinite
         case .text, .moment: Self.isText(content)
-        case .selection: isSoundSelection
+        case .selection: isValidSelection
         }
     }
 
-    private var isSoundSelection: Bool {
+    private var isValidSelection: Bool {
         var iterator = options
         while let option = iterator.next() {
             guard Self.isText(option) else { return false }
@@ -152,11 +160,13 @@ struct AttributeField {
         return iterator.isAtEnd
     }
 
+    /// Whether bytes are UTF-8.
     private static func isText(_ bytes: UnsafeRawBufferPointer) -> Bool {
         bytes.isASCII || String(validating: bytes, as: UTF8.self) != nil
     }
 }
 
+// The evaluation of conditions without copying values. A selection meets a test if any of its values does.
 extension AttributeField: ConditionOperand {
     var isNull: Bool { false }
 
@@ -174,7 +184,6 @@ extension AttributeField: ConditionOperand {
         kind == .text || kind == .moment ? String(decoding: content, as: UTF8.self) : nil
     }
 
-    /// Any value of a selection may match.
     func equals(_ text: String) -> Bool? {
         compare(text) { $0.count == $1.count && $0.elementsEqual($1) }
     }
@@ -191,7 +200,8 @@ extension AttributeField: ConditionOperand {
         }
     }
 
-    /// Compares the value with a text, or each value of a selection until one holds; `nil` for other kinds.
+    /// Returns whether a comparison with a text holds for the value, or for any value of a selection; `nil` for other
+    /// kinds.
     private func compare(_ text: String, _ holds: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Bool) -> Bool? {
         var text = text
         return text.withUTF8 { utf8 in
@@ -204,6 +214,7 @@ extension AttributeField: ConditionOperand {
         }
     }
 
+    /// Moments sort chronologically by their bytes; see ``AttributeValue/moment(_:)``.
     func momentOrder(to text: String) -> Int? {
         guard kind == .moment else { return nil }
         var text = text
@@ -216,7 +227,7 @@ extension AttributeField: ConditionOperand {
 
 @available(*, unavailable) extension AttributeField: Sendable {}
 
-/// The values of a selection, in place.
+/// Iterates over the values of a selection without copying them. A malformed value ends the iteration.
 private struct AttributeOptions: Sequence, IteratorProtocol {
     let content: UnsafeRawBufferPointer
     private var position = 0

@@ -23,11 +23,13 @@ public enum AttributeUpdate: Sendable, Hashable {
 ///
 /// ```
 /// version   1 byte, 1
-/// fields    ascending by the number of the attribute, each:
+/// fields    in the order of the attributes' numbers, each:
 ///     number and kind    varint, number << 3 | kind (see `AttributeField.Kind`)
-///     number             8 bytes, IEEE 754, little-endian; of kind number
-///     length, content    varint and that many bytes; of kinds text, moment and selection
-/// content   UTF-8; of a selection, for each value, a varint length and UTF-8
+///     value              by kind:
+///         no, yes        nothing
+///         number         8 bytes, IEEE 754, little-endian
+///         text, moment   varint length, UTF-8
+///         selection      varint length of all values; for each value, varint length, UTF-8
 /// ```
 ///
 /// A field whose attribute is no longer in the schema counts as absent.
@@ -46,7 +48,7 @@ public struct AttributeRecord: Sendable, Hashable {
 
     /// Validates bytes from outside, such as a database row.
     ///
-    /// - Returns: `nil` unless the bytes are a well-formed record of this version.
+    /// - Returns: `nil` unless the bytes are a well-formed record of a known version.
     public init?(checking bytes: [UInt8]) {
         let isValid = bytes.withUnsafeBytes { AttributeFields($0)?.areValid ?? false }
         guard isValid else { return nil }
@@ -115,6 +117,7 @@ extension AttributeRecord {
     public func applying(_ updates: [UInt32: AttributeUpdate], changed: (UInt32) -> Void) -> AttributeRecord {
         var encoder = AttributeEncoder()
         var pending = updates.sorted { $0.key < $1.key }[...]
+        // Both lists are in the order of numbers, as in a merge of two sorted lists.
         func appendPending(below limit: UInt32?) {
             while let (number, update) = pending.first, limit.map({ number < $0 }) ?? true {
                 pending.removeFirst()
@@ -132,8 +135,10 @@ extension AttributeRecord {
                     continue
                 }
                 pending.removeFirst()
-                let isSame = if case .set(let value) = update { encoder.append(value, replacing: field) } else { false }
-                if !isSame { changed(number) }
+                switch update {
+                case .set(let value): if !encoder.append(value, replacing: field) { changed(number) }
+                case .remove: changed(number)
+                }
             }
         }
         appendPending(below: nil)
@@ -154,6 +159,7 @@ private struct AttributeEncoder {
         case .text(let text), .moment(let text):
             append(text)
         case .selection(let values):
+            // Encoded separately, because its length comes first.
             var content = AttributeEncoder()
             content.bytes = []
             for value in values { content.append(value) }

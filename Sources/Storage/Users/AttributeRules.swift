@@ -3,32 +3,48 @@ public import JSON
 
 /// The rules of user attributes and their schema. Pure: no I/O.
 public enum AttributeRules {
-    /// Applies a change to a user's attributes. Attributes that cannot be decoded can still be removed.
+    /// Applies a change to a user's attributes.
     ///
     /// - Returns: `nil` if `records` lacks a part that is needed; nothing has changed then.
-    /// - Throws: ``StorageError/damaged(reason:)``
+    /// - Throws: ``StorageError/damaged(reason:)`` for an update if the stored attributes cannot be decoded.
     public static func apply(
         _ change: AttributeChange, to records: inout UserRecords
     ) throws(StorageError) -> AttributeChangeResult? {
-        guard case .update(let updates) = change.operation else {
-            guard records.has([.attributes]) else { return nil }
-            let stored = if case .present(let record) = records.attributes { record } else { AttributeRecord.empty }
-            if records.attributes.exists { records.write(.putAttributes(.empty, changed: stored.numbers)) }
-            return .applied(changed: stored.numbers)
+        switch change.operation {
+        case .removeAll: removeAll(&records)
+        case .update(let updates): try update(updates, &records)
         }
+    }
+
+    /// Removes all attributes, even if they cannot be decoded.
+    private static func removeAll(_ records: inout UserRecords) -> AttributeChangeResult? {
+        guard records.has([.attributes]) else { return nil }
+        let stored = if case .present(let record) = records.attributes { record } else { AttributeRecord.empty }
+        if records.attributes.exists { records.write(.putAttributes(.empty, changed: stored.numbers)) }
+        return .applied(changed: stored.numbers)
+    }
+
+    /// Sets and removes single attributes.
+    private static func update(
+        _ updates: [UInt32: AttributeUpdate], _ records: inout UserRecords
+    ) throws(StorageError) -> AttributeChangeResult? {
+        // The schema is only needed to set values. A removed attribute need not be defined any more.
         let setsValues = updates.values.contains { $0 != .remove }
         guard records.has(setsValues ? [.attributes, .definedAttributes] : [.attributes]) else { return nil }
         var changed: [UInt32] = []
         let record = (try records.attributes.get() ?? .empty).applying(updates) { changed.append($0) }
-        let isDefined = changed.allSatisfy { updates[$0] == .remove || records.definedAttributes[$0] != nil }
-        guard isDefined else { return .schemaHasChanged }
+        let areDefined = changed.allSatisfy { updates[$0] == .remove || records.definedAttributes[$0] != nil }
+        guard areDefined else { return .schemaHasChanged }
         if !changed.isEmpty { records.write(.putAttributes(record, changed: changed)) }
         return .applied(changed: changed)
     }
 
-    /// Determines the result of defining an attribute, given the existing definition of that name.
+    /// Determines the result of defining an attribute.
     ///
-    /// - Returns: the result. A created definition still has the number of `wanted`; the store assigns the final
+    /// - Parameters:
+    ///   - wanted: the definition of the request. Its number is ignored for an existing attribute.
+    ///   - former: the existing definition of the same name; `nil` if there is none.
+    /// - Returns: the result. A created definition still has the number of `wanted`: the caller assigns the final
     ///   number.
     public static func define(
         _ wanted: AttributeDefinition, replacing former: AttributeDefinition?

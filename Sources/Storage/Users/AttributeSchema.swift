@@ -5,6 +5,7 @@ public import JSON
 public final class AttributeSchema: Sendable {
     /// In the byte order of their names.
     public let attributes: [AttributeDefinition]
+    /// The segments by their names.
     public let segments: [Identifier: Segment]
     private let byName: [Identifier: AttributeDefinition]
     private let byNumber: [UInt32: AttributeDefinition]
@@ -29,6 +30,8 @@ public final class AttributeSchema: Sendable {
     }
 
     /// Returns the names of the defined attributes that conditions use, directly or through segments.
+    ///
+    /// - Parameter mentions: the attributes and segments that the conditions name.
     public func attributes(for mentions: Mentions) -> [String] {
         var names = mentions.attributes
         for name in mentions.segments { names.formUnion(segments[name]?.mentions.attributes ?? []) }
@@ -36,7 +39,7 @@ public final class AttributeSchema: Sendable {
     }
 }
 
-/// A user's stored attributes together with the schema that names them.
+/// A user's stored attributes together with the schema that names them. Conditions are evaluated on it.
 public struct StoredAttributes: AttributeSource {
     private let schema: AttributeSchema
     private let record: AttributeRecord?
@@ -56,13 +59,13 @@ public struct StoredAttributes: AttributeSource {
 
     public func value(of name: Identifier) -> JSONValue? {
         guard let definition = schema.attribute(name), let value = record?[definition.number] else { return nil }
-        return switch value {
-        case .bool(let bool): .bool(bool)
-        case .number(let number): .shortest(number)
-        case .text(let text), .moment(let text): .string(text.string)
+        switch value {
+        case .bool(let bool): return .bool(bool)
+        case .number(let number): return .shortest(number)
+        case .text(let text), .moment(let text): return .string(text.string)
         case .selection(let values):
-            definition.isMultiple
-                ? .array(values.map { .string($0.string) }) : values.first.map { .string($0.string) } ?? .null
+            if definition.isMultiple { return .array(values.map { .string($0.string) }) }
+            return values.first.map { .string($0.string) } ?? .null
         }
     }
 

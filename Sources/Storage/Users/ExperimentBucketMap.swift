@@ -1,7 +1,7 @@
 public import Bucketing
 
-/// The experiment bucket map of a profile, as Optimizely SDKs save it: a variation for each experiment, without
-/// metadata.
+/// The experiment bucket map of a profile, as Optimizely SDKs save it (`experiment_bucket_map`): a variation for each
+/// experiment, without metadata.
 public struct ExperimentBucketMap: Sendable, Hashable {
     public struct Entry: Sendable, Hashable {
         public let experimentID: Identifier
@@ -18,7 +18,7 @@ public struct ExperimentBucketMap: Sendable, Hashable {
 
     public static let empty = ExperimentBucketMap(checked: [])
 
-    /// - Parameter entries: in any order. The last of several for one experiment wins.
+    /// - Parameter entries: in any order. If an experiment has several entries, the last one counts.
     public init(_ entries: [Entry]) {
         if Self.isAscending(entries) {
             self.entries = entries
@@ -29,16 +29,19 @@ public struct ExperimentBucketMap: Sendable, Hashable {
             self.entries = sorted
             return
         }
+        // Some experiment has several entries.
         let last = Dictionary(entries.map { ($0.experimentID, $0) }, uniquingKeysWith: { $1 })
         self.entries = last.values.sorted { $0.experimentID < $1.experimentID }
     }
 
+    /// - Parameter entries: in the byte order of experiment ids, without duplicates.
     private init(checked entries: [Entry]) {
         self.entries = entries
     }
 
-    /// Sorts by experiment id. Comparing texts takes many times as long as comparing numbers, so the first key is the
-    /// 16 bytes after the common prefix of all ids, as numbers; whole ids are compared only if these are equal.
+    /// Sorts by experiment id. Comparing texts takes many times as long as comparing numbers. The sort therefore
+    /// compares the 16 bytes after the common prefix of all ids as numbers, and whole ids only if these bytes are
+    /// equal.
     private static func sorted(_ entries: [Entry]) -> [Entry] {
         let start = commonPrefixLength(entries)
         let keys = entries.enumerated().map { (key: sortKey($1.experimentID, from: start), index: $0) }
@@ -62,22 +65,25 @@ public struct ExperimentBucketMap: Sendable, Hashable {
         return length
     }
 
-    /// 16 bytes of an id; a shorter one is padded with zeros.
+    /// Returns 16 bytes of an id as two big-endian numbers, which sort like the bytes. A shorter id is padded with
+    /// zeros.
     private static func sortKey(_ experimentID: Identifier, from start: Int) -> (UInt64, UInt64) {
-        var (high, low): (UInt64, UInt64) = (0, 0)
+        var high: UInt64 = 0
+        var low: UInt64 = 0
         var text = experimentID.string
         text.withUTF8 { bytes in
-            for (place, byte) in bytes[start...].prefix(16).enumerated() {
-                if place < 8 {
-                    high |= UInt64(byte) << UInt64(56 - 8 * place)
+            for (offset, byte) in bytes[start...].prefix(16).enumerated() {
+                if offset < 8 {
+                    high |= UInt64(byte) << UInt64(56 - 8 * offset)
                 } else {
-                    low |= UInt64(byte) << UInt64(120 - 8 * place)
+                    low |= UInt64(byte) << UInt64(120 - 8 * offset)
                 }
             }
         }
         return (high, low)
     }
 
+    /// Whether entries are in the byte order of experiment ids, without duplicates.
     private static func isAscending(_ entries: [Entry]) -> Bool {
         guard var former = entries.first?.experimentID else { return true }
         for entry in entries.dropFirst() {

@@ -1,28 +1,28 @@
 public import Bucketing
 public import Chronology
 
-/// Whether results of an experiment may be imported that another system has recorded before the experiment ran on this
-/// server.
+/// The answer to the question whether results of an experiment may be imported. The results were recorded by another
+/// system, before the experiment ran on this server. An import may consist of several parts.
 public enum ImportStart: Sendable, Equatable {
-    /// No part with exposures was imported before.
+    /// The import may begin: no part with exposures was imported before.
     case begun
-    /// This is a further part of the import with the same start and the same shares.
+    /// The import may continue: an earlier part has the same start and the same shares.
     case continued
-    /// There is already an import with another start or other shares.
+    /// Refused: an earlier part has another start or other shares, which are in this period.
     case differs(AllocationPeriod)
-    /// Users have already been exposed on this server.
+    /// Refused: users have already been exposed on this server.
     case hasUsers
-    /// The experiment existed on this server before the start of the import.
+    /// Refused: the experiment existed on this server before the start of the import.
     case isKnown(since: Instant)
 }
 
 extension SharedChange<ImportStart> {
-    /// Begins an import into an experiment, or continues it, and records that in the audit log. Imported exposures get
-    /// an allocation period of their own, before all others.
+    /// Begins or continues an import into an experiment, and records it in the audit log. Imported exposures get an
+    /// allocation period of their own, before all others.
     ///
     /// - Parameters:
-    ///   - period: the start and the shares of the import, with the number ``AllocationPeriod/imported``. It is stored
-    ///     with the first part that has exposures; from then on start and shares are fixed.
+    ///   - period: the start and the shares of the import, with the number ``AllocationPeriod/imported``. The period is
+    ///     stored with the first part that has exposures. From then on start and shares are fixed.
     ///   - hasExposures: whether this part of the import has exposures.
     ///   - note: the audit entry; `nil` if the part has nothing to store.
     public static func beginImport(
@@ -43,6 +43,7 @@ extension SharedChange<ImportStart> {
 }
 
 extension TallySnapshot {
+    /// Determines whether an import into the experiment of these tallies may begin or continue.
     fileprivate func start(of period: AllocationPeriod) -> ImportStart {
         if let former = periods.first(where: { $0.number == AllocationPeriod.imported }) {
             return former == period ? .continued : .differs(former)

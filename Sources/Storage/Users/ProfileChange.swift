@@ -11,8 +11,8 @@ public struct ProfileChange: Sendable {
         /// Sets the variation of each experiment in the map. Other experiments keep theirs. Stored overrides stay, and
         /// their underlying assignments are set.
         case save(ExperimentBucketMap, onConflict: ConflictRule)
-        /// Stores assignments and overrides from another database, by experiment, unless they have expired. Then saves
-        /// a map of other experiments.
+        /// Stores assignments and overrides from another database, by experiment. Expired ones are skipped. Then saves
+        /// a map with the variations of other experiments.
         case restore([Identifier: Assignment], saving: ExperimentBucketMap, onConflict: ConflictRule)
         /// Stores decisions of this server. A decision is not stored if the user has got another variation meanwhile,
         /// or if the profile has no room for it.
@@ -25,12 +25,12 @@ public struct ProfileChange: Sendable {
         ///   change stores the one that the anonymous profile has at the commit, as ``Assignment/Source/merged``. The
         ///   anonymous profile stays.
         case assign([Candidate], decidedWith: Int64 = 0, anonymousID: Identifier? = nil)
-        /// Sets a variation on behalf of an admin. It covers the user's assignment until it expires or an admin removes
-        /// it.
+        /// Sets a variation on behalf of an admin. The override covers the user's assignment until the override expires
+        /// or an admin removes it.
         case override(
             experimentID: Identifier, variationID: Identifier, reason: String? = nil, expiresAt: Instant? = nil)
-        /// Removes the override, so that the underlying assignment counts again; without an override, the assignment.
-        /// On behalf of an admin.
+        /// Removes the override on behalf of an admin, so that the underlying assignment counts again. If there is no
+        /// override, removes the assignment.
         case remove(experimentID: Identifier)
         /// Erases everything stored about the user.
         case erase
@@ -46,16 +46,15 @@ public struct ProfileChange: Sendable {
         case keep
     }
 
-    /// A decision of this server to store, made with the profile that it had read. The profile may have changed since
-    /// then.
+    /// A decision of this server to store. The profile may have changed since the decision was made.
     public struct Candidate: Sendable {
         public var experimentID: Identifier
         public var variationID: Identifier
-        /// The stored variation that the decision discarded because the datafile no longer has it; `nil` if there was
-        /// none. The candidate is stored only if the user has no assignment at the commit, or still has this one.
+        /// The stored variation that the decision discarded, because the datafile no longer has it; `nil` if there was
+        /// none. The candidate is stored only if the user has no assignment at the commit, or still has this variation.
         public var replacing: Identifier?
-        /// Whether the variation comes from the user's anonymous profile. It is stored only if the anonymous profile
-        /// still has it at the commit.
+        /// Whether the variation comes from the user's anonymous profile. Such a candidate is stored only if the
+        /// anonymous profile still has the variation at the commit.
         public var isFromAnonymousProfile: Bool
 
         public init(
@@ -69,12 +68,14 @@ public struct ProfileChange: Sendable {
         }
     }
 
-    /// Decides within the transaction whether a profile may be changed. The argument is `nil` if there is no profile.
+    /// Decides within the transaction whether a profile may be changed. The argument is the profile without expired
+    /// assignments; `nil` if there is none.
     public typealias Condition = @Sendable (ProfileRecord?) -> Bool
 
     public var userID: Identifier
     public var operation: Operation
-    /// `nil` makes the change unconditional.
+    /// If the condition does not hold, the change fails with ``StorageError/conditionFailed``; `nil` for an
+    /// unconditional change.
     public var condition: Condition?
 
     public init(userID: Identifier, operation: Operation, condition: Condition? = nil) {
@@ -112,8 +113,8 @@ public struct ProfileMerge: Sendable {
     public var userID: Identifier
     /// The anonymous user, whose records are gone after the merge. Must differ from ``userID``.
     public var anonymousID: Identifier
-    /// Whose assignments and attributes win where both have one: with `keep` the account's, with `replace` the
-    /// anonymous user's.
+    /// Which assignment or attribute stays if both users have one: with `keep` that of the account, with `replace` that
+    /// of the anonymous user.
     public var conflictRule: ProfileChange.ConflictRule
 
     public init(userID: Identifier, anonymousID: Identifier, conflictRule: ProfileChange.ConflictRule = .keep) {
@@ -125,7 +126,7 @@ public struct ProfileMerge: Sendable {
 
 /// The result of a ``ProfileMerge``, once it is durable.
 public struct ProfileMergeResult: Sendable {
-    /// Whether anything was stored about the anonymous user; otherwise nothing was written.
+    /// Whether anything was stored about the anonymous user. Otherwise the account has not changed.
     public var changed: Bool
     /// The account's profile after the merge; `nil` if there is none.
     public var profile: ProfileRecord?
@@ -135,13 +136,13 @@ public struct ProfileMergeResult: Sendable {
 public struct ProfileChangeResult: Sendable {
     /// Whether the profile existed before the change.
     public var existed: Bool
-    /// Whether the change had an effect; otherwise nothing was written.
+    /// Whether the profile differs after the change.
     public var changed: Bool
     /// The profile after the change; `nil` if there is none.
     public var profile: ProfileRecord?
     /// The experiments whose decisions were not stored, because the profile has no room for them.
     public var refused: [Identifier]
-    /// The number of records that an erasure has erased; `nil` for other changes.
+    /// The numbers of records that an erasure has erased; `nil` for other changes.
     public var erased: ErasedRecords?
 
     public init(existed: Bool, changed: Bool, profile: ProfileRecord?, refused: [Identifier] = []) {
@@ -152,23 +153,24 @@ public struct ProfileChangeResult: Sendable {
     }
 }
 
-/// The number of erased records of each kind.
+/// The numbers of records that an erasure has erased, by kind.
 public struct ErasedRecords: Sendable, Hashable {
     /// 1, or 0 if the user had no profile.
     public var profiles = 0
-    /// Includes expired assignments that were still stored; 0 if the profile could not be decoded.
+    /// Includes expired assignments that were still stored. 0 if the profile could not be decoded.
     public var assignments = 0
-    /// 1 if the attributes could not be decoded.
+    /// The number of attributes with a value. 1 if the attributes could not be decoded.
     public var attributes = 0
     public var forcedVariations = 0
     public var exposures = 0
     public var goalEvents = 0
     public var stickyDocuments = 0
-    /// The entries of the audit log that named the user. They stay, without anything that identifies the user.
+    /// The entries of the audit log that named the user. The entries stay, without anything that identifies the user.
     public var auditEntries = 0
 
     public init() {}
 
+    /// Counts the records that are about the user.
     public init(_ records: UserRecords) {
         profiles = records.profile.exists ? 1 : 0
         if case .present(let profile) = records.profile { assignments = profile.count }
@@ -189,8 +191,8 @@ public struct ErasedRecords: Sendable, Hashable {
 
 /// The outcome of applying ``ProfileRules`` to a change: the result, and the write that the store must perform.
 public struct ProfileOutcome: Sendable {
-    /// The write to perform. It does not always follow from the result: erasing a profile whose assignments have all
-    /// expired changes nothing visible, but must delete the stored record.
+    /// The write to perform. The result alone does not determine the write: erasing a profile whose assignments have
+    /// all expired changes nothing visible, but must delete the stored record.
     public enum Effect: Sendable, Hashable {
         case none
         case put(ProfileRecord)

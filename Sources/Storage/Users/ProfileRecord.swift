@@ -67,11 +67,14 @@ public struct ProfileRecord: Sendable, Hashable {
         }
     }
 
-    /// Adopts the ``bytes`` of another record and reads only their header.
+    /// Adopts the ``bytes`` of another record. Only their header is read, because they were validated before.
+    ///
+    /// - Throws: ``ProfileRecordDamage`` if the header is malformed.
     package init(trusting bytes: [UInt8]) throws(ProfileRecordDamage) {
         try self.init(header: bytes)
     }
 
+    /// Creates a record from its properties, which must agree.
     init(bytes: [UInt8], count: Int, earliestExpiry: Instant?, entriesOffset: Int) {
         self.bytes = bytes
         self.count = count
@@ -146,7 +149,7 @@ extension ProfileRecord {
         text(entry.variationID)
     }
 
-    /// Returns an entry of this record as an independent value.
+    /// Returns an entry of this record as a value that does not refer to the record.
     public func assignment(of entry: Entry) -> Assignment {
         Assignment(
             variationID: text(entry.variationID), source: entry.source, assignedAt: entry.assignedAt,
@@ -168,8 +171,8 @@ extension ProfileRecord {
         var sought = experimentID.string
         return sought.withUTF8 { sought in
             bytes.withUnsafeBytes { bytes in
-                entries.first {
-                    UnsafeRawBufferPointer(rebasing: bytes[$0.experimentID]).hasSameBytes(as: .init(sought))
+                entries.first { entry in
+                    UnsafeRawBufferPointer(rebasing: bytes[entry.experimentID]).hasSameBytes(as: .init(sought))
                 }
             }
         }

@@ -1,21 +1,21 @@
 public import Bucketing
 public import Chronology
 
-/// The rules of profile changes that all stores share: what becomes of a profile when an app server saves variations,
-/// when this server decides, and when an admin sets an override or erases the user. Pure: no I/O, no clock.
+/// The rules of profile changes that all stores share: how a profile changes when an app server saves variations, when
+/// this server decides, and when an admin sets an override or erases the user. Pure: no I/O, no clock.
 ///
 /// A store calls ``apply(_:to:anonymous:by:at:)-(ProfileChange,_,_,_,_)`` in its transaction, and performs the write of
 /// the outcome.
 public struct ProfileRules: Sendable {
     /// The maximum number of assignments in a profile.
     public var assignmentLimit: Int
-    /// The lifetime of an assignment since it was last saved, unless the experiment defines another one; `nil` means
-    /// forever. An override expires only if its admin has set a time.
+    /// The lifetime of an assignment since it was last saved, unless the experiment defines another lifetime; `nil` if
+    /// assignments do not expire. Overrides are not affected: an override expires only if its admin has set a time.
     public var assignmentTTL: TimeSpan?
-    /// The lifetimes that experiments define instead, by experiment; `nil` means forever.
+    /// The lifetimes of the experiments that define their own; `nil` if assignments in the experiment do not expire.
     public let lifetimes = DefinedValue<[Identifier: TimeSpan?]>([:])
-    /// The archived experiments, whose assignments do not count against the limit: users keep them, so that results
-    /// stay readable and an experiment may be unarchived.
+    /// The archived experiments. Users keep their assignments there, so that results stay readable and an experiment
+    /// may be unarchived; but these assignments do not count against the limit.
     public let archived = DefinedValue<Set<Identifier>>([])
 
     public init(assignmentLimit: Int = 1_000, assignmentTTL: TimeSpan? = nil) {
@@ -26,10 +26,12 @@ public struct ProfileRules: Sendable {
     /// Applies one change if its condition holds.
     ///
     /// - Parameters:
+    ///   - stored: the stored record, including expired entries; `nil` if there is none.
     ///   - anonymous: the anonymous profile of ``ProfileChange/Operation/assign(_:decidedWith:anonymousID:)``; `nil` if
     ///     there is none.
-    ///   - author: the author of an override.
-    /// - Throws: ``StorageError/conditionFailed``, ``StorageError/tooManyAssignments(limit:)``
+    ///   - author: the name of the admin who sets an override.
+    /// - Throws: ``StorageError/conditionFailed`` if the condition does not hold,
+    ///   ``StorageError/tooManyAssignments(limit:)`` if the change makes the profile exceed the limit.
     public func apply(
         _ change: ProfileChange, to stored: ProfileRecord?, anonymous: ProfileRecord? = nil,
         by author: String? = nil, at now: Instant
@@ -41,13 +43,14 @@ public struct ProfileRules: Sendable {
     /// Applies one operation.
     ///
     /// An assignment that is saved again with the same variation keeps its source and `assignedAt`. If assignments
-    /// expire, it is renewed (`updatedAt`, `expiresAt`); otherwise it stays as it is and nothing is written.
+    /// expire, the save renews `updatedAt` and `expiresAt`. If they do not expire, nothing changes and nothing is
+    /// written.
     ///
     /// Under an override, saves change the underlying assignment as if there were no override. The exception is a save
-    /// of the override's own variation: it does not change the underlying assignment, because clients send back the
+    /// of the override's own variation, which does not change the underlying assignment: clients send back the
     /// variation that they were given. Decisions change nothing while there is an override.
     ///
-    /// - Parameter stored: the stored record, including expired entries.
+    /// - Parameter stored: the stored record, including expired entries; `nil` if there is none.
     /// - Throws: ``StorageError/tooManyAssignments(limit:)`` if the change makes the profile exceed the limit.
     public func apply(
         _ operation: ProfileChange.Operation, to stored: ProfileRecord?, anonymous: ProfileRecord? = nil,
@@ -112,16 +115,16 @@ public struct ProfileRules: Sendable {
         }
     }
 
-    /// Saves the variations of a map, each as the conflict rule says.
+    /// Saves the variations of a map. The conflict rule decides for each experiment with another stored variation.
     private func save(
         _ map: ExperimentBucketMap, onConflict rule: ProfileChange.ConflictRule, in draft: inout ProfileDraft,
         at now: Instant
     ) {
-        // The entries are in order, so that those of a new profile are appended instead of inserted.
         for entry in map.entries {
             let experimentID = entry.experimentID
             let variationID = entry.variationID
             draft.updateBeneath(experimentID) { assignment, override in
+                // The client sends back the override's variation, which must not become the underlying assignment.
                 let isOfOverride = override?.variationID == variationID
                 guard let stored = assignment else {
                     if !isOfOverride { assignment = new(variationID, in: experimentID, .saved, at: now) }
@@ -153,8 +156,8 @@ public struct ProfileRules: Sendable {
             } else if let other = anonymous?[candidate.experimentID].flatMap(TakeoverRules.assignment),
                 other.variationID != candidate.replacing
             {
-                // The anonymous profile got this variation after the decision was made, and the datafile may not have
-                // it. Unless it is the decided one, nothing is stored, and the caller decides again.
+                // The anonymous profile has an assignment that the decision may not have known. If it has another
+                // variation, nothing is stored, and the caller decides again: the datafile may lack that variation.
                 if other.variationID == candidate.variationID {
                     assignment = takenOver(other, in: candidate.experimentID, at: now)
                 }
@@ -165,20 +168,22 @@ public struct ProfileRules: Sendable {
         }
     }
 
-    /// Returns an assignment of another user as the profile that takes it over stores it. Taking over counts as a save.
+    /// Returns the assignment that a profile gets when it takes over an assignment of another user. Taking over counts
+    /// as a save.
     func takenOver(_ other: Assignment, in experimentID: Identifier, at now: Instant) -> Assignment {
         Assignment(
             variationID: other.variationID, source: .merged, assignedAt: other.assignedAt, updatedAt: now,
             expiresAt: expiry(in: experimentID, from: now))
     }
 
-    /// Whether an override equals the stored one, apart from the author.
+    /// Whether an override equals the stored override, apart from the author. Setting it again changes nothing.
     private static func isRepeated(_ override: Assignment, of stored: Assignment?) -> Bool {
         stored?.source == .override && stored?.variationID == override.variationID
             && stored?.expiresAt == override.expiresAt && stored?.layer?.reason == override.layer?.reason
     }
 
-    /// Applies the conflict rule to the override and to the underlying assignment independently.
+    /// Restores an assignment from another database, unless it has expired. The conflict rule is applied to the
+    /// override and to the underlying assignment independently.
     private func restore(
         _ restored: Assignment, in experimentID: Identifier, onConflict rule: ProfileChange.ConflictRule,
         in draft: inout ProfileDraft, at now: Instant
@@ -196,7 +201,7 @@ public struct ProfileRules: Sendable {
         }
     }
 
-    /// Returns an assignment that begins now.
+    /// Returns a new assignment, which the user has from now on.
     private func new(
         _ variationID: Identifier, in experimentID: Identifier, _ source: Assignment.Source, at now: Instant
     ) -> Assignment {
@@ -205,7 +210,7 @@ public struct ProfileRules: Sendable {
             expiresAt: expiry(in: experimentID, from: now))
     }
 
-    /// Returns when an assignment expires that is saved now; `nil` for never.
+    /// Returns when an assignment that is saved now expires; `nil` if it does not expire.
     func expiry(in experimentID: Identifier, from now: Instant) -> Instant? {
         let lifetime: TimeSpan? = lifetimes.current[experimentID] ?? assignmentTTL
         return lifetime.map { now + $0 }
@@ -213,8 +218,7 @@ public struct ProfileRules: Sendable {
 }
 
 extension ProfileChange.Operation {
-    /// A lower bound of the number of assignments after the operation, so that too many are refused before they are
-    /// inserted.
+    /// A lower bound of the number of assignments after the operation, for a check before any are inserted.
     fileprivate var minimumAssignments: Int {
         switch self {
         case .replace(let map), .save(let map, _), .restore(_, let map, _): map.entries.count
@@ -233,7 +237,7 @@ extension ProfileChange.Operation {
         }
     }
 
-    /// Whether the operation creates a profile even if it is empty.
+    /// Whether the operation creates a profile for an unknown user even if the profile has no assignments.
     fileprivate var makesEmptyProfile: Bool {
         switch self {
         case .replace, .save: true

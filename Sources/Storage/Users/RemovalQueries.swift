@@ -1,11 +1,43 @@
 public import Bucketing
 package import Chronology
+import Dispatch
 
 extension StoreQuery<[RemovedUser]> {
     /// Reads the erasures and merges of users within ``ErasureRules/memoryForEdges``.
     public static func removedUsers(_ userIDs: [Identifier]) -> Self {
         Self(.removedUsers(userIDs)) { context in
             .all(RemovedUser.query(of: userIDs, context.dialect)) { RemovedUser($0) }
+        }
+    }
+}
+
+extension StoreQuery<[UserRemoval]> {
+    /// Reads the users whom any process has recently erased or merged. A user may occur more than once.
+    ///
+    /// - Parameter time: the greatest ``UserRemoval/time`` that the caller knows. Later removals are read, and perhaps
+    ///   some that the caller knows already.
+    public static func removals(after time: Int64) -> Self {
+        Self(.removals(after: time)) { context in
+            let query =
+                switch context.dialect {
+                // Times later than now were recorded before the machine was restarted.
+                case .sqlite:
+                    SQLQuery(
+                        "removals",
+                        "SELECT user_hash, erased_at FROM erasures WHERE erased_at > $1 AND erased_at <= $2",
+                        .integer(time), .integer(Int64(clamping: DispatchTime.now().uptimeNanoseconds)))
+                // Times are in microseconds. A removal has the time at which its transaction began, and a long
+                // transaction may commit after later ones, so the read reaches back by the duration of the longest
+                // transaction.
+                case .postgreSQL:
+                    SQLQuery(
+                        "removals",
+                        """
+                        SELECT user_hash, (extract(epoch FROM erased_at) * 1000000)::bigint FROM erasures
+                        WHERE erased_at > to_timestamp($1::bigint / 1000000.0::float8) - make_interval(secs => $2)
+                        """, .integer(time), .double(context.longestTransaction))
+                }
+            return .all(query) { UserRemoval(mark: $0.integer(0), time: $0.integer(1)) }
         }
     }
 }
@@ -38,13 +70,14 @@ extension RemovedUser {
     package static func statements(
         _ userID: Identifier, into account: Identifier?, at now: Instant, _ dialect: SQLDialect
     ) -> [SQLQuery] {
-        let (hash, user) = (SQLValue.integer(ErasureRules.hash(userID)), SQLValue.text(userID))
+        let hash = SQLValue.integer(ErasureRules.hash(userID))
+        let user = SQLValue.text(userID)
         var statements = [
             // Users who were merged into this user earlier now belong to the account, or are erased with this user.
             SQLQuery(
                 "move_removed_users", "UPDATE removed_users SET account = $2 WHERE account = $1", user, .text(account)),
-            // If the last removal of the user was the same, it is replaced. Otherwise apps that log in at each start
-            // would add a row each time.
+            // Replaces the last removal of the user if it was the same. Otherwise an app that logs its user in at each
+            // start would add a row each time.
             SQLQuery(
                 account == nil ? "repeat_erasure" : "repeat_merge",
                 """
@@ -68,15 +101,17 @@ extension RemovedUser {
         return statements
     }
 
-    /// Deletes the removals that are no longer remembered; see ``ErasureRules/memoryForEdges``.
+    /// Deletes the removals that are older than ``ErasureRules/memoryForEdges``.
+    ///
+    /// - Parameter now: the present time.
     package static func prune(before now: Instant) -> SQLQuery {
         SQLQuery(
             "prune_removed_users", "DELETE FROM removed_users WHERE removed_at < $1",
             .instant(now - ErasureRules.memoryForEdges))
     }
 
-    /// Returns the condition for audit entries about merges into other users. It has the form of the partial index on
-    /// these entries.
+    /// Returns the condition for audit entries about merges, by the merged user. The databases have a partial index for
+    /// exactly this condition.
     ///
     /// - Parameter comparison: the comparison with the id of the merged user, such as `= $1`.
     package static func merges(_ dialect: SQLDialect, _ comparison: String) -> String {

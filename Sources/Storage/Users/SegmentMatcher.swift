@@ -1,8 +1,8 @@
 public import Bucketing
 public import JSON
 
-/// The conditions of a segment or an audience, compiled for a scan of all users. Attributes are found by number instead
-/// of by name, and values are compared in the encoded records, so that a scan can evaluate millions of them.
+/// The conditions of a segment or an audience, compiled for a scan of all users. A scan may evaluate millions of
+/// records. Attributes are therefore found by number instead of by name, and values are compared without decoding them.
 public struct SegmentMatcher: Sendable {
     private let test: BoundCondition
 
@@ -10,7 +10,8 @@ public struct SegmentMatcher: Sendable {
         test = BoundCondition(segment.condition, schema)
     }
 
-    /// - Parameter conditions: in the form of a datafile's audience, with `{"segment":"…"}` for the users of a segment.
+    /// - Parameter conditions: in the form of a datafile's audience. `{"segment":"…"}` is met by the users of a
+    ///   segment.
     public init(audience conditions: JSONValue, schema: AttributeSchema) {
         let audience = Segment(name: "", conditions: conditions)
         test = BoundCondition(audience.condition, schema, segments: schema.segments)
@@ -30,12 +31,13 @@ private indirect enum BoundCondition: Sendable {
     case not(BoundCondition)
     /// True for every user for whom the condition is false or unknown.
     case outside(BoundCondition)
+    /// A test of the attribute with this number.
     case attribute(UInt32, AttributeTest)
     /// A leaf that does not depend on stored attributes.
     case constant(Bool?)
 
-    /// - Parameter segments: the segments that leaves may name; empty for the conditions of a segment, which must not
-    ///   name others.
+    /// - Parameter segments: the segments that leaves may name. It is empty for the conditions of a segment, because
+    ///   segments must not name other segments.
     init(_ condition: Condition, _ schema: AttributeSchema, segments: [Identifier: Segment] = [:]) {
         func bound(_ condition: Condition) -> BoundCondition { BoundCondition(condition, schema, segments: segments) }
         func users(of name: Identifier) -> BoundCondition {
@@ -66,6 +68,7 @@ private indirect enum BoundCondition: Sendable {
         }
     }
 
+    /// Returns whether a record meets the condition; `nil` if that is unknown, for example for a missing attribute.
     func evaluate(_ fields: AttributeFields) -> Bool? {
         switch self {
         case .and(let conditions): Self.evaluate(conditions, fields, decisive: false)
@@ -103,13 +106,13 @@ public enum SegmentScan: Sendable {
 
 /// The result of a segment scan.
 public struct SegmentPage: Sendable {
-    /// Users of the segment in the byte order of their ids; empty if they were only counted, or if none are left.
+    /// Users of the segment in the byte order of their ids; empty if users are only counted, or if none are left.
     public var userIDs: [Identifier] = []
-    /// The last user that was scanned; `nil` once all users were scanned.
+    /// The last scanned user, after whom the next page begins; `nil` if all users have been scanned.
     public var last: Identifier?
-    /// The number of users found in the segment.
+    /// The number of scanned users who are in the segment.
     public var matches = 0
-    /// The number of users scanned.
+    /// The number of scanned users.
     public var examined = 0
 
     public init() {}

@@ -4,7 +4,7 @@ public import JSON
 /// Names a sticky document: an attribute that identifies users, such as `id` or `deviceId`, and its value.
 public struct StickyDocumentKey: Sendable, Hashable {
     public var attributeName: Identifier
-    /// The id of a user, if the attribute holds one.
+    /// The value of the attribute. For an attribute such as `id` it is the id of a user.
     public var attributeValue: Identifier
 
     public init(attributeName: Identifier, attributeValue: Identifier) {
@@ -16,12 +16,12 @@ public struct StickyDocumentKey: Sendable, Hashable {
 /// The variations that GrowthBook SDKs have assigned to one value of an attribute, or the opaque objects in which
 /// Statsig SDKs store their variations.
 ///
-/// Documents neither expire nor lose the assignments of older bucket versions, which the SDKs use to exclude users.
-/// Erasing a user erases every document whose value is the user's id, with any attribute name.
+/// A document does not expire, and it keeps the assignments of older bucket versions, because SDKs exclude users by
+/// them. Erasing a user erases every document whose attribute value is the user's id. The name of the attribute does
+/// not matter, because apps may choose any name for it.
 public struct StickyDocument: Sendable, Equatable {
     public var key: StickyDocumentKey
-    /// For GrowthBook: the key of a variation by `<experiment>__<bucketVersion>`. For Statsig: a JSON text by
-    /// configuration.
+    /// For GrowthBook, the variation keys by `<experiment>__<bucketVersion>`. For Statsig, JSON texts by configuration.
     public var assignments: [Identifier: Identifier]
 
     public init(key: StickyDocumentKey, assignments: [Identifier: Identifier] = [:]) {
@@ -38,9 +38,10 @@ public struct StickyDocument: Sendable, Equatable {
         return .object(object)
     }
 
-    /// Reads stored assignments.
+    /// Decodes stored assignments.
     ///
-    /// - Throws: ``StorageError/damaged(reason:)``
+    /// - Parameter content: the ``content``, encoded.
+    /// - Throws: ``StorageError/damaged(reason:)`` unless it is a JSON object of strings.
     public init(key: StickyDocumentKey, content: String) throws(StorageError) {
         self.init(key: key)
         let object = (try? JSONParser().parse(content))?.object
@@ -61,7 +62,7 @@ public struct StickyDocumentChange: Sendable {
     public var assignments: [Identifier: Identifier]
     /// The keys of assignments that are removed.
     public var removed: Set<Identifier>
-    /// Which of two variations of one key wins.
+    /// Which assignment stays if the document and the change have different ones with the same key.
     public var onConflict: ProfileChange.ConflictRule
 
     public init(

@@ -7,10 +7,11 @@ public enum StickyDocumentRules {
     /// Merges a change into a document.
     ///
     /// - Parameters:
-    ///   - stored: `nil` if there is none.
-    ///   - limit: the maximum number of assignments. A document that exceeds it already may stay as large as it is.
-    /// - Returns: the document after the change; an empty one is not stored.
-    /// - Throws: ``StorageError/tooManyAssignments(limit:)``
+    ///   - stored: the stored document; `nil` if there is none.
+    ///   - limit: the maximum number of assignments. A document that exceeds the limit already may stay as large as it
+    ///     is.
+    /// - Returns: the document after the change. The caller does not store an empty document.
+    /// - Throws: ``StorageError/tooManyAssignments(limit:)`` if the document would exceed the limit.
     public static func merge(
         _ change: StickyDocumentChange, into stored: StickyDocument?, limit: Int
     ) throws(StorageError) -> StickyDocument {
@@ -29,7 +30,7 @@ public enum StickyDocumentRules {
 extension AuditNote {
     /// Describes the deletion of a sticky document.
     ///
-    /// - Parameter former: the document before; `nil` if it could not be decoded.
+    /// - Parameter former: the deleted document; `nil` if it could not be decoded.
     public init(removing key: StickyDocumentKey, _ former: StickyDocument?) {
         self.init(
             .stickyDelete, of: key.attributeName.string, userID: key.attributeValue,

@@ -2,22 +2,24 @@
 /// in a request.
 ///
 /// - **Only an admin makes an override**: by `PUT …/experiments/{experiment}`, or by importing a profile that has one.
-/// - **Only assignments are taken over**, as source ``Assignment/Source/merged``. Overrides and variations forced for a
-///   test are not. Where an override covers an assignment, the underlying assignment is taken over. When the id is
-///   merged, its overrides and forced variations end.
-/// - **A caller that may not write profiles may only name ids that nobody can guess**, because it gets the assignments
-///   of the id that it names.
-/// - **A login never changes assignments of the account**: it adds those that the account lacks.
+/// - **Only assignments are taken over**, with the source ``Assignment/Source/merged``. Overrides and forced variations
+///   are not taken over. If an override covers an assignment, the underlying assignment is taken over. When the other
+///   id is merged, its overrides and forced variations end.
+/// - **A caller that may not write profiles may only name ids that nobody can guess**, because the caller gets the
+///   assignments of the id that it names.
+/// - **A login never changes assignments of the account**: it only adds assignments in other experiments.
 public enum TakeoverRules {
-    /// Returns the assignment that may be taken over from another id; `nil` if there is only an override.
+    /// Returns the assignment that may be taken over from an assignment of another id; `nil` for an override without an
+    /// underlying assignment.
     public static func assignment(_ other: Assignment) -> Assignment? { other.withoutOverride }
 
-    /// Whether an id is `anonymous-` and a random UUID (version 4, RFC 9562). A caller who names such an id may act for
-    /// that user: its 122 random bits cannot be guessed, and only the device knows them.
+    /// Whether an id consists of `anonymous-` and a random UUID (version 4, RFC 9562 §5.4). A caller who names such an
+    /// id may act for the user, because the 122 random bits cannot be guessed and only the user's device knows them.
     public static func isUnguessable(_ id: String) -> Bool {
         let prefix = "anonymous-"
         guard id.hasPrefix(prefix) else { return false }
         let digits = Array(id.utf8.dropFirst(prefix.utf8.count))
+        // x: any digit, 4: the version, V: the variant 10 and two random bits. Any other character stands for itself.
         let pattern = Array("xxxxxxxx-xxxx-4xxx-Vxxx-xxxxxxxxxxxx".utf8)
         guard digits.count == pattern.count else { return false }
         return zip(digits, pattern).allSatisfy { digit, expected in

@@ -21,10 +21,11 @@ extension UserChange<ProfileChangeResult> {
 }
 
 extension UserChange<ProfileMergeResult> {
-    /// Merges an anonymous user into an account and records that in the audit log.
+    /// Merges an anonymous user into an account and records the merge in the audit log.
     public static func merge(_ merge: ProfileMerge, by author: Author) -> Self {
         Self(of: merge.userID, merge.anonymousID) { records, tallies, context throws(StorageError) in
-            var (account, anonymous) = (records[0], records[1])
+            var account = records[0]
+            var anonymous = records[1]
             defer { records = [account, anonymous] }
             return try MergeRules(profiles: context.profiles).apply(
                 merge, by: author, to: &account, &anonymous, at: context.now, &tallies)
@@ -33,30 +34,31 @@ extension UserChange<ProfileMergeResult> {
 }
 
 extension UserChange<Identifier?> {
-    /// Forces a variation on a user, or with `nil` removes the forced one, and records that in the audit log. The
-    /// result is the variation forced before, if any.
+    /// Forces a variation on a user for a test, or with `nil` removes the forced variation, and records the change in
+    /// the audit log. The result is the key of the variation that was forced before; `nil` if there was none.
     public static func forceVariation(
         _ variationKey: Identifier?, experimentKey: Identifier, userID: Identifier, sdkKey: String, by author: Author
     ) -> Self {
         Self(of: userID) { records, tallies, _ in
-            StoreRules.force(
+            let forcing = StoreRules.force(
                 variationKey, experimentKey: experimentKey, sdkKey: sdkKey, by: author, in: &records[0], &tallies)
+            return forcing.map(\.formerKey)
         }
     }
 }
 
 extension UserChange<Void> {
-    /// Stores a user's totals of the series of an experiment that are being filled, and deletes the totals of dropped
-    /// series.
+    /// Stores a user's totals of new series of an experiment, and deletes the user's totals of dropped series; see
+    /// ``SeriesFiller``.
     package static func settleSeries(of userID: Identifier, in experimentID: Identifier) -> Self {
         Self(of: userID) { records, tallies, _ in
-            SeriesRules.settle(experimentID, in: &records[0], &tallies)
+            SeriesRules.settle(experimentID, in: &records[0], &tallies) ? () : nil
         }
     }
 }
 
 extension UserChange<EventOutcome> {
-    /// Records an event.
+    /// Records an exposure or a goal event.
     package static func event(_ received: ReceivedEvent) -> Self {
         Self(of: received.event.userID, bytes: received.waitingBytes) { records, tallies, context in
             EventRules.apply(received.event, to: &records[0], &tallies, context.profiles, at: context.now)

@@ -32,7 +32,10 @@ extension StoreQuery<ProfilePage> {
 extension StoreQuery<UserRecordPage> {
     /// Reads users with a profile or attributes, in the byte order of user ids.
     ///
-    /// - Parameter limit: the maximum number of records, at least 3. A user with a profile and attributes has two.
+    /// - Parameters:
+    ///   - after: only users after this one are read; `nil` reads from the first user.
+    ///   - limit: the maximum number of records, at least 3: a user has up to two records, and a page that is not the
+    ///     last must have more than one user.
     public static func userRecords(after: Identifier?, limit: Int) -> Self {
         Self(.userRecords(after: after, limit: limit)) { context in
             let sql =
@@ -53,20 +56,13 @@ extension StoreQuery<UserRecordPage> {
             var lines = UserRecordLines()
             var rows = 0
             let query = SQLQuery("user_records", sql, .text(after?.string ?? ""), .integer(limit))
-            return Reading([
-                (
-                    query,
-                    { row in
-                        rows += 1
-                        row.withBytes(0) { lines.begin($0) }
-                        if !row.isNull(1) { row.withBytes(1) { lines.add(profile: $0) } }
-                        if !row.isNull(2) { row.withBytes(2) { lines.add(attributes: $0) } }
-                    }
-                )
-            ]) {
-                // The line of the last user waits for the next page, which may have another row of the user.
-                .value(lines.page(isLast: rows < limit))
+            let take: (any Row) -> Void = { row in
+                rows += 1
+                row.withBytes(0) { lines.begin($0) }
+                if !row.isNull(1) { row.withBytes(1) { lines.add(profile: $0) } }
+                if !row.isNull(2) { row.withBytes(2) { lines.add(attributes: $0) } }
             }
+            return Reading([(query, take)]) { .value(lines.page(isLast: rows < limit)) }
         }
     }
 }
@@ -84,12 +80,14 @@ public struct KnownUser: Sendable, Equatable {
 }
 
 extension StoreQuery<[KnownUser]> {
-    /// Reads up to `limit` users whose ids begin with a text, in the byte order of their ids.
+    /// Reads up to `limit` users whose ids begin with a text, in the byte order of their ids. A user whose assignments
+    /// have all expired, and who has no attributes, is left out.
     ///
-    /// - Parameter after: only users after this one.
+    /// - Parameter after: only users after this one are read; `nil` reads from the first user.
     public static func knownUsers(prefix: String, after: Identifier?, limit: Int) -> Self {
         Self(.knownUsers(prefix: prefix, after: after, limit: limit)) { context in
             let range = "user_id >= $1 AND user_id > $2"
+            // In SQLite a user may be in both tables, so up to `limit` users of each are combined.
             let sql =
                 switch context.dialect {
                 case .sqlite:
@@ -115,6 +113,7 @@ extension StoreQuery<[KnownUser]> {
             return Reading([(query, take)]) { () throws(StorageError) in
                 let now = context.clock.now()
                 var users: [KnownUser] = []
+                // The ids with the prefix are the first ones from the prefix on.
                 let withPrefix = rows.prefix { row in row.userID.string.utf8.starts(with: prefix.utf8) }
                 for (userID, record, hasAttributes) in withPrefix {
                     let profile = try record.flatMap { record throws(StorageError) in
@@ -145,7 +144,8 @@ extension StoreQuery<UserRecords> {
 }
 
 extension StoreQuery<[StickyDocument?]> {
-    /// Reads documents, in the order of their keys; `nil` for each that does not exist.
+    /// Reads the documents with some keys. The result has the order of the keys, with `nil` for a document that does
+    /// not exist.
     public static func stickyDocuments(_ keys: [StickyDocumentKey]) -> Self {
         Self(.stickyDocuments(keys)) { _ in
             var contents = [String?](repeating: nil, count: keys.count)
@@ -176,12 +176,14 @@ extension StoreQuery<SegmentPage> {
         Self(.users(matcher, scope)) { context in
             var page = SegmentPage()
             if case .users(let after) = scope { page.last = after }
-            return step(matcher, scope, page, context)
+            return scan(matcher, scope, page, context)
         }
     }
 
-    /// Reads the next users, and continues until the page has users or all users were scanned.
-    private static func step(
+    /// Scans the next users, and continues until the page has users or all users have been scanned.
+    ///
+    /// - Parameter former: the page so far.
+    private static func scan(
         _ matcher: SegmentMatcher, _ scope: SegmentScan, _ former: SegmentPage, _ context: ReadingContext
     ) -> Reading<SegmentPage> {
         let sql =
@@ -199,21 +201,18 @@ extension StoreQuery<SegmentPage> {
         var page = former
         var rows = 0
         page.last = nil
-        return Reading([
-            (
-                query,
-                { row in
-                    rows += 1
-                    if rows == context.scanRows { page.last = row.identifier(0) }
-                    guard row.withBytes(1, matcher.matches) else { return }
-                    page.matches += 1
-                    if isListing { page.userIDs.append(row.identifier(0)) }
-                }
-            )
-        ]) {
+        let take: (any Row) -> Void = { row in
+            rows += 1
+            // Users may follow only if there are as many rows as the statement reads at most.
+            if rows == context.scanRows { page.last = row.identifier(0) }
+            guard row.withBytes(1, matcher.matches) else { return }
+            page.matches += 1
+            if isListing { page.userIDs.append(row.identifier(0)) }
+        }
+        return Reading([(query, take)]) {
             page.examined += rows
             let isDone = page.last == nil || !page.userIDs.isEmpty
-            return isDone ? .value(page) : .more(step(matcher, scope, page, context))
+            return isDone ? .value(page) : .more(scan(matcher, scope, page, context))
         }
     }
 }

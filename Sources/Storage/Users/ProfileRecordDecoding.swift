@@ -17,14 +17,15 @@ public enum ProfileRecordDamage: Error, Hashable, Sendable {
     case unordered
     /// The header contradicts the entries.
     case wrongHeader
-    /// The layer of an entry is malformed, or the entry is no override.
+    /// The layer of an entry is malformed, or an entry that is not an override has a layer.
     case invalidLayer
 }
 
-/// Decodes the values of a ``ProfileRecord`` in sequence. It trusts no byte. The feed uses it, too; see
-/// ``FeedDecoder``.
+/// Decodes the values of a ``ProfileRecord`` in sequence. Every byte is checked. ``FeedDecoder`` decodes the entries of
+/// the feed with it.
 struct ProfileRecordDecoder {
     private let bytes: [UInt8]
+    /// The position of the next value.
     private(set) var position: Int
 
     init(_ bytes: [UInt8], at position: Int = 0) {
@@ -40,7 +41,8 @@ struct ProfileRecordDecoder {
         return bytes[position]
     }
 
-    /// Reads seven bits per byte, lowest first; bit 7 is set if another byte follows.
+    /// Reads a number of variable length ("varint"). Each byte has seven bits of the number, lowest first, and bit 7 is
+    /// set if another byte follows.
     mutating func number() throws(ProfileRecordDamage) -> UInt64 {
         var value: UInt64 = 0
         var shift: UInt64 = 0
@@ -68,9 +70,9 @@ struct ProfileRecordDecoder {
         Instant(milliseconds: time.milliseconds &+ (try signedNumber()))
     }
 
-    /// Reads a length, and skips so many bytes.
+    /// Reads a length, and skips that many bytes.
     ///
-    /// - Returns: the range of these bytes.
+    /// - Returns: the range of the skipped bytes.
     mutating func text() throws(ProfileRecordDamage) -> Range<Int> {
         guard let length = Int(exactly: try number()) else { throw .numberOutOfRange }
         guard length <= bytes.count - position else { throw .truncated }
@@ -80,8 +82,8 @@ struct ProfileRecordDecoder {
 
     /// Reads an entry.
     ///
-    /// - Parameter isBeneath: whether the entry is the underlying assignment of an override, which has no experiment id
-    ///   and no layer.
+    /// - Parameter isBeneath: whether the entry is the underlying assignment of an override. Such an entry has no
+    ///   experiment id and no layer.
     mutating func entry(isBeneath: Bool = false) throws(ProfileRecordDamage) -> ProfileRecord.Entry {
         let sourceAndFlags = try byte()
         let number = sourceAndFlags & ~(ProfileRecord.expiresFlag | ProfileRecord.layerFlag)
@@ -103,7 +105,7 @@ struct ProfileRecordDecoder {
         )
     }
 
-    /// The parts of an ``OverrideLayer``; texts are ranges of the bytes.
+    /// The parts of an ``OverrideLayer``. Texts are ranges of the bytes.
     struct Layer {
         var author: Range<Int>?
         var reason: Range<Int>?
@@ -129,16 +131,19 @@ struct ProfileRecordDecoder {
 }
 
 extension ProfileRecord {
+    /// The version of a record without layers.
     static let version: UInt8 = 1
     /// The version of a record with a layer.
     static let layeredVersion: UInt8 = 2
+    /// The flags in the first byte of an entry.
     static let expiresFlag: UInt8 = 0x80
     static let layerFlag: UInt8 = 0x40
+    /// The flags in the first byte of a layer.
     static let authorFlag: UInt8 = 1
     static let reasonFlag: UInt8 = 2
     static let beneathFlag: UInt8 = 4
 
-    /// Reads the header only.
+    /// Reads the header and trusts the entries; see ``checkEntries()``.
     init(header bytes: [UInt8]) throws(ProfileRecordDamage) {
         var decoder = ProfileRecordDecoder(bytes)
         let version = try decoder.byte()
@@ -151,7 +156,7 @@ extension ProfileRecord {
         )
     }
 
-    /// Validates the entries, and the header against them.
+    /// Validates the entries, and whether the header agrees with the entries.
     func checkEntries() throws(ProfileRecordDamage) {
         var decoder = ProfileRecordDecoder(bytes, at: entriesOffset)
         var found = 0
@@ -170,12 +175,14 @@ extension ProfileRecord {
             if let expiresAt = entry.expiresAt { earliest = min(earliest ?? expiresAt, expiresAt) }
             found += 1
         }
-        guard found == count, Self.storedExpiry(earliest) == Self.storedExpiry(earliestExpiry),
-            hasLayers == (bytes[0] == Self.layeredVersion)
-        else { throw .wrongHeader }
+        let isVersionRight = hasLayers == (bytes[0] == Self.layeredVersion)
+        let isExpiryRight = Self.storedExpiry(earliest) == Self.storedExpiry(earliestExpiry)
+        guard found == count, isExpiryRight, isVersionRight else { throw .wrongHeader }
     }
 
-    /// - Returns: when the underlying assignment expires.
+    /// Validates the layer of an override.
+    ///
+    /// - Returns: when the underlying assignment expires; `nil` if never, or if there is none.
     private func checkLayer(of entry: Entry) throws(ProfileRecordDamage) -> Instant? {
         guard entry.source == .override else { throw .invalidLayer }
         let layer = try ProfileRecordDecoder.layer(entry.layer, of: bytes)
@@ -188,139 +195,5 @@ extension ProfileRecord {
     /// Whether bytes are UTF-8.
     private func isText(_ range: Range<Int>) -> Bool {
         bytes[range].allSatisfy { $0 < 0x80 } || String(validating: bytes[range], as: UTF8.self) != nil
-    }
-}
-
-/// Encodes the values of a ``ProfileRecord``; the counterpart of `ProfileRecordDecoder`.
-struct ProfileRecordEncoder {
-    private(set) var bytes: [UInt8] = []
-
-    init(capacity: Int) {
-        bytes.reserveCapacity(capacity)
-    }
-
-    /// Removes the bytes from a position on.
-    mutating func truncate(to count: Int) {
-        bytes.removeLast(bytes.count - count)
-    }
-
-    /// Begins a part that is preceded by its length, and reserves room for the length.
-    ///
-    /// - Returns: the position of the length, for ``endCounted(_:)``.
-    mutating func beginCounted() -> Int {
-        defer {
-            bytes.append(0)
-            bytes.append(0)
-        }
-        return bytes.count
-    }
-
-    /// Writes the length of the part that began with ``beginCounted()``, in two bytes if they suffice.
-    mutating func endCounted(_ place: Int) {
-        let length = bytes.count - place - 2
-        guard length < 1 << 14 else {
-            var encoded = ProfileRecordEncoder(capacity: 10)
-            encoded.append(number: UInt64(length))
-            return bytes.replaceSubrange(place..<place + 2, with: encoded.bytes)
-        }
-        bytes[place] = UInt8(truncatingIfNeeded: length) | 0x80
-        bytes[place + 1] = UInt8(truncatingIfNeeded: length >> 7)
-    }
-
-    mutating func append(contentsOf other: UnsafeRawBufferPointer) {
-        bytes.append(contentsOf: other)
-    }
-
-    mutating func append(byte: UInt8) {
-        bytes.append(byte)
-    }
-
-    mutating func append(number: UInt64) {
-        var rest = number
-        while rest >= 0x80 {
-            bytes.append(UInt8(truncatingIfNeeded: rest) | 0x80)
-            rest >>= 7
-        }
-        bytes.append(UInt8(truncatingIfNeeded: rest))
-    }
-
-    mutating func append(signedNumber number: Int64) {
-        append(number: UInt64(bitPattern: (number << 1) ^ (number >> 63)))
-    }
-
-    mutating func append(_ time: Instant) {
-        append(signedNumber: time.milliseconds)
-    }
-
-    /// Writes the difference to an earlier time.
-    private mutating func append(_ time: Instant, after earlier: Instant) {
-        append(signedNumber: time.milliseconds &- earlier.milliseconds)
-    }
-
-    mutating func append(text: String) {
-        append(number: UInt64(text.utf8.count))
-        bytes.append(contentsOf: text.utf8)
-    }
-
-    mutating func append(contentsOf other: ArraySlice<UInt8>) {
-        bytes.append(contentsOf: other)
-    }
-
-    /// Writes an entry.
-    ///
-    /// - Parameter experimentID: `nil` for the underlying assignment of an override.
-    mutating func append(_ assignment: Assignment, in experimentID: Identifier?) {
-        let flag = assignment.expiresAt == nil ? 0 : ProfileRecord.expiresFlag
-        append(byte: assignment.source.rawValue | flag | (assignment.layer == nil ? 0 : ProfileRecord.layerFlag))
-        if let experimentID { append(text: experimentID.string) }
-        append(text: assignment.variationID.string)
-        append(assignment.assignedAt)
-        append(assignment.updatedAt, after: assignment.assignedAt)
-        if let expiresAt = assignment.expiresAt { append(expiresAt, after: assignment.updatedAt) }
-        if let layer = assignment.layer { append(layer) }
-    }
-
-    private mutating func append(_ layer: OverrideLayer) {
-        var encoder = ProfileRecordEncoder(capacity: 64)
-        encoder.append(
-            byte: (layer.author == nil ? 0 : ProfileRecord.authorFlag)
-                | (layer.reason == nil ? 0 : ProfileRecord.reasonFlag)
-                | (layer.beneath == nil ? 0 : ProfileRecord.beneathFlag))
-        if let author = layer.author { encoder.append(text: author) }
-        if let reason = layer.reason { encoder.append(text: reason) }
-        if let beneath = layer.beneath { encoder.append(beneath, in: nil) }
-        append(number: UInt64(encoder.bytes.count))
-        bytes += encoder.bytes
-    }
-}
-
-extension ProfileRecord {
-    /// Encodes entries.
-    ///
-    /// - Parameter entries: in the byte order of experiment ids, without duplicates.
-    init(ascending entries: [ProfileDraft.Entry]) {
-        let earliest = Self.storedExpiry(entries.lazy.compactMap(\.assignment.earliestExpiry).min())
-        let hasLayers = entries.contains { $0.assignment.layer != nil }
-        let texts = entries.reduce(0) {
-            $0 + $1.experimentID.string.utf8.count + $1.assignment.variationID.string.utf8.count
-        }
-        var encoder = ProfileRecordEncoder(capacity: 16 + texts + 24 * entries.count)
-        encoder.append(byte: hasLayers ? Self.layeredVersion : Self.version)
-        encoder.append(number: UInt64(entries.count))
-        encoder.append(number: UInt64(earliest))
-        let offset = encoder.bytes.count
-        for entry in entries {
-            encoder.append(entry.assignment, in: entry.experimentID)
-        }
-        self.init(
-            bytes: encoder.bytes, count: entries.count,
-            earliestExpiry: earliest == 0 ? nil : Instant(milliseconds: earliest), entriesOffset: offset
-        )
-    }
-
-    /// Returns an earliest expiry in the form of the header, where 0 means "never". Times up to 1970 therefore become
-    /// 1.
-    static func storedExpiry(_ expiry: Instant?) -> Int64 {
-        expiry.map { max(1, $0.milliseconds) } ?? 0
     }
 }
