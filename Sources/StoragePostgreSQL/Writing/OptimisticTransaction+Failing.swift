@@ -37,6 +37,7 @@ extension OptimisticTransaction {
         }
     }
 
+    /// Determines the reaction to an error, by its cause and by the number of changes.
     private func reaction(to error: PostgreSQLError) -> Reaction {
         if error.remedy == .applyAgain || error.remedy == .retry { return .tryAgain }
         let hasSeveralChanges = changes.count > 1

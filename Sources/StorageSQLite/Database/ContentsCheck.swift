@@ -196,8 +196,9 @@ final class ContentsCheck: Sendable {
     }
 
     /// Describes a change of a file with the same schema that no checkpoint can have made; `nil` if there is none.
-    private static func forbiddenChange(from former: FileState, to now: FileState, on connection: Connection) -> String?
-    {
+    private static func forbiddenChange(
+        from former: FileState, to now: FileState, on connection: Connection
+    ) -> String? {
         guard now.size >= former.size else { return "the database is shorter than before" }
         // While frames are left to copy, the file may have more pages than the index says, because the count of copied
         // pages is reset after a failed sync.

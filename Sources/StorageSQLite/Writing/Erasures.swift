@@ -49,8 +49,9 @@ struct Erasures {
 
     /// Whether another process may have erased the user at a time or later. Also `true` if the time is so long ago that
     /// later erasures may be forgotten.
-    func mayHaveErased(_ userID: Identifier, since time: UInt64, on connection: Connection) throws(SQLiteError) -> Bool
-    {
+    func mayHaveErased(
+        _ userID: Identifier, since time: UInt64, on connection: Connection
+    ) throws(SQLiteError) -> Bool {
         let earliestRemembered = now - min(now, Self.memory)
         if time < earliestRemembered { return true }
         guard time <= lastElsewhere else { return false }
