@@ -32,8 +32,8 @@ package struct FeedState: Sendable, Equatable {
     /// - Parameter row: a row with the ``columns``.
     package init(_ row: any Row) {
         epoch = row.integer(0)
-        deletedTo = row.integer(1)
-        countedTo = row.integer(2)
+        deletedTo = row.bounded(1)
+        countedTo = row.bounded(2)
         rows = row.bounded(3)
         bytes = row.bounded(4)
     }

@@ -137,14 +137,10 @@ extension WriteTransaction {
     private func rows(
         _ sql: StaticString, after first: Identifier, through last: Identifier?
     ) throws(SQLiteError) -> [(userID: Identifier, record: [UInt8])] {
-        var text = "\(sql)"
-        var parameters: [SQLValue] = [.text(first)]
-        if let last {
-            text += " AND user_id <= ?2"
-            parameters.append(.text(last))
-        }
-        text += " ORDER BY user_id"
+        let bounds = [first] + (last.map { [$0] } ?? [])
+        let parameters = bounds.map { SQLValue.text($0) }
         // The statement has two forms, so its text is its name.
+        let text = "\(sql)\(last == nil ? "" : " AND user_id <= ?2") ORDER BY user_id"
         return try connection.all(SQLQuery(text, text, parameters)) { ($0.identifier(0), $0.bytes(1)) }
     }
 
