@@ -244,7 +244,8 @@ extension DatafileParts.Change {
             let knownText = formerValue == value ? formerElement?.body : nil
             let element = DatafileParts.Element(
                 .init(list: list.name, key: key), position: position, body: knownText ?? value.encoded())
-            elements.append(element)
+            let isKept = formerElement == element
+            elements.append(isKept ? formerElement ?? element : element)
             put(element, replacing: formerElement)
         }
         // The indices that are left belong to elements that the edit has removed.

@@ -40,12 +40,16 @@ public struct DatafileParts: Sendable, Equatable {
         public let position: Int64
         /// The element as JSON text.
         public let body: [UInt8]
+        /// The version of the datafile that brought the element as it is; `nil` if it is not known. Equal elements may have
+        /// different versions, because an element can be changed and changed back.
+        public let version: Int64?
         fileprivate let hash: UInt64
 
-        public init(_ name: Name, position: Int64, body: [UInt8]) {
+        public init(_ name: Name, position: Int64, body: [UInt8], version: Int64? = nil) {
             self.name = name
             self.position = position
             self.body = body
+            self.version = version
             hash = body.contentHash
         }
 
@@ -142,6 +146,11 @@ public struct DatafileParts: Sendable, Equatable {
     /// All elements, list by list.
     public var elements: [Element] {
         lists.sorted { $0.key < $1.key }.flatMap(\.value.elements)
+    }
+
+    /// Returns an element; `nil` if there is none with the name.
+    public func element(_ name: Name) -> Element? {
+        lists[name.list]?.elements.first { $0.name.key == name.key }
     }
 
     /// Returns the datafile after an edit.

@@ -58,7 +58,7 @@ private struct ProposalBasis {
             if let flag = definitions.flags[target] {
                 experiments.formUnion(definitions.experiments(of: flag).map(\.key))
             }
-        case "metric": parts.append(definitions.metrics[target].map { .object($0.json) } ?? .null)
+        case "metric": addMetric(target)
         case "segment": segments.insert(target)
         // The version identifies the whole datafile.
         case "datafile": parts.append(.integer(project.version))
@@ -78,9 +78,17 @@ private struct ProposalBasis {
             parts += definitions.flags(ofExperiment: experiment.id).map { description(of: datafile.flag(key: $0.key)) }
             parts += definitions.owners(of: experiment.id).map { versionOfFlag($0.key) }
             for metric in definitions.experiments[key]?.details.metrics.all ?? [] {
-                parts.append(definitions.metrics[metric].map { .object($0.json) } ?? .null)
+                addMetric(metric)
             }
         }
+    }
+
+    /// Adds a metric with the version of the datafile that brought it. With it, a metric that was changed and changed
+    /// back counts as changed. An uploaded datafile says nothing of versions until it is edited.
+    private mutating func addMetric(_ key: Identifier) {
+        parts.append(definitions.metrics[key].map { .object($0.json) } ?? .null)
+        let name = DatafileParts.Name(list: DatafileParts.list(ofOwn: "metrics"), key: key)
+        if let version = project.parts?.element(name)?.version { parts.append(.integer(version)) }
     }
 
     /// Adds the definitions that apply to several experiments: the assignment lifetime, all holdouts, and the segments

@@ -285,11 +285,8 @@ public final class ProjectCatalog: Sendable {
         var stored = stored
         let sdkKey = stored.sdkKey
         let pending = takePending(stored, after: next.projects[sdkKey]?.version)
-        if let pending {
-            stored.body = pending.datafile.body
-        } else if let parts = stored.body.parts(after: next.parts[sdkKey]) {
-            stored.body = .parts(parts)
-        }
+        // As it was stored, with the versions of the elements.
+        if let parts = stored.body.parts(after: next.parts[sdkKey]) { stored.body = .parts(parts) }
         next.parts[sdkKey] = stored.body.parts(after: nil)
         do throws(CoreError) {
             next.projects[sdkKey] =

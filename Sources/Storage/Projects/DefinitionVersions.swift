@@ -61,7 +61,7 @@ extension StoreQuery<DefinitionVersions> {
             let rows = SQLQuery(
                 "definition_versions",
                 """
-                SELECT \(DatafileParts.Element.columns), version, until FROM definitions
+                SELECT \(DatafileParts.Element.columns), until FROM definitions
                 WHERE sdk_key = $1 AND key \(condition)
                 """, .text(sdkKey), parameter)
             return Reading([
@@ -73,7 +73,7 @@ extension StoreQuery<DefinitionVersions> {
 }
 
 extension DefinitionVersions.Row {
-    /// - Parameter row: the columns of an element, and then its first version and its end.
+    /// - Parameter row: the columns of an element, and then its end.
     fileprivate init(_ row: any Row) {
         self.init(
             DatafileParts.Element(row), version: row.bounded(4), until: row.isNull(5) ? nil : row.bounded(5))

@@ -70,8 +70,8 @@ extension StoreQuery<ProjectState?> {
             ),
             (datafiles, { state.datafiles.append(StoredDatafile($0)) }),
             (queries.comparable, { elements.comparable.insert($0.text(0)) }),
-            (queries.new, { elements.put[$0.text(4), default: []].append(.init($0)) }),
-            (queries.older, { elements.put[$0.text(4), default: []].append(.init($0)) }),
+            (queries.new, { elements.put[$0.text(5), default: []].append(.init($0)) }),
+            (queries.older, { elements.put[$0.text(5), default: []].append(.init($0)) }),
             (
                 queries.ended,
                 { row in

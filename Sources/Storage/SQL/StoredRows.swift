@@ -37,13 +37,13 @@ extension StoredDatafile {
 
 extension DatafileParts.Element {
     /// The columns in the order of ``init(_:from:)``.
-    package static let columns = "list, key, position, body"
+    package static let columns = "list, key, position, body, version"
 
     /// - Parameter column: the first of the ``columns``, which are consecutive.
     package convenience init(_ row: any Row, from column: Int32 = 0) {
         self.init(
             .init(list: row.identifier(column), key: row.identifier(column + 1)), position: row.integer(column + 2),
-            body: row.bytes(column + 3))
+            body: row.bytes(column + 3), version: row.bounded(column + 4))
     }
 
     /// Returns the row of an element that a datafile adds or replaces. Its end is NULL.

@@ -188,7 +188,10 @@ import Testing
     @Test(
         arguments: [
             (traffic, ("PUT", "/v1/experiments/checkout", #"{"description":"%"}"#)),
-            (tagged, ("PUT", "/v1/flags/banner", #"{"description":"%"}"#)),
+            (
+                traffic,
+                ("PUT", "/v1/metrics/revenue", #"{"kind":"total","goal":"purchase","description":"%"}"#)
+            ), (tagged, ("PUT", "/v1/flags/banner", #"{"description":"%"}"#)),
             (tagged, ("PUT", "/v1/experiments/banner_experiment", #"{"description":"%"}"#)),
         ] as [(Sent, Sent)])
     private func `A proposal is outdated also when what it changes was changed and changed back`(
