@@ -69,6 +69,22 @@ public enum ApprovalPolicy: Sendable {
             })
     }
 
+    /// Checks a change of a segment, which applies to all projects, before it is stored.
+    ///
+    /// - Parameter former: the former conditions; `nil` for a new segment.
+    /// - Throws: as ``check(from:to:changing:_:)`` and ``expectNoOther(than:in:changing:)`` do.
+    public func check(_ segment: Segment, replacing former: JSONValue?, in projects: [Project]) throws {
+        if case .notNeeded = self { return }
+        let ordered = projects.sorted { $0.sdkKey < $1.sdkKey }
+        let approved = approval.flatMap { approval in ordered.first { $0.sdkKey == approval.proposal.sdkKey } }
+        guard let changed = approved ?? ordered.first(where: { $0.changesRunningExperiments(by: [segment]) }) else {
+            return
+        }
+        try expectNoOther(than: changed, in: ordered, changing: [segment])
+        let note = AuditNote(segment, replacing: former)
+        _ = try check(from: changed, to: changed.compiled, changing: [segment], [note])
+    }
+
     /// Checks that a change of segments affects running experiments of one project only. An approval is for one
     /// project, so the second person would not see the experiments of another.
     ///

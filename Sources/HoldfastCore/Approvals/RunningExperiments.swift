@@ -1,4 +1,4 @@
-public import Bucketing
+import Bucketing
 import Definitions
 import JSON
 import Storage
@@ -32,7 +32,7 @@ extension Project {
     }
 
     /// Whether a change of segments affects a running experiment of this project.
-    public func changesRunningExperiments(by segments: [Segment]) -> Bool {
+    func changesRunningExperiments(by segments: [Segment]) -> Bool {
         !runningExperiments(changedBy: compiled, segments).isEmpty
     }
 }

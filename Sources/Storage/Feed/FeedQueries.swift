@@ -86,7 +86,7 @@ extension StoreQuery<FeedPage> {
         var hasRemovals = false
         return Reading([
             (FeedState.read, { setExtent(of: &page, $0) }),
-            (FeedState.lastNumber(.sqlite), { page.end = $0.integer(0) }),
+            (FeedState.lastNumber(.sqlite), { page.end = $0.bounded(0) }),
             (
                 SQLQuery(
                     "feed_rows", "SELECT \(columns) FROM feed WHERE number >= $1 ORDER BY number LIMIT $2",
@@ -120,7 +120,7 @@ extension StoreQuery<FeedPage> {
         let number = max(number, 1)
         return Reading([
             (FeedState.read, { setExtent(of: &page, $0) }),
-            (FeedState.lastNumber(.postgreSQL), { page.end = $0.integer(0) }),
+            (FeedState.lastNumber(.postgreSQL), { page.end = $0.bounded(0) }),
         ]) {
             // No transaction has drawn this number yet, so there is nothing to wait for. With a limit of 0 the caller
             // asks for the end, and the read must still wait.

@@ -54,13 +54,7 @@ struct SegmentEndpoints {
             try await PreviewCounter(catalog).check(project, to: project.compiled, changing: segment, moves)
         }
         let isNew = try await catalog.inBackground { session in
-            let projects = snapshot.projects.values.sorted { $0.sdkKey < $1.sdkKey }
-            let changed = approved ?? projects.first { $0.changesRunningExperiments(by: [segment]) }
-            try policy.expectNoOther(than: changed, in: projects, changing: [segment])
-            if let changed {
-                let note = AuditNote(segment, replacing: stored?.conditions)
-                _ = try policy.check(from: changed, to: changed.compiled, changing: [segment], [note])
-            }
+            try policy.check(segment, replacing: stored?.conditions, in: Array(snapshot.projects.values))
             guard let approval = policy.approval else {
                 return try await session.write(.putSegment(segment, by: author))
             }
