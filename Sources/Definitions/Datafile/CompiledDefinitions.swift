@@ -79,14 +79,25 @@ public struct CompiledDefinitions: Sendable {
         return (CompiledDefinitions(edited, datafile), outcome, true, edit)
     }
 
-    /// Returns the definitions as another server would read them after an edit has written each element and stored the
-    /// datafile in parts.
+    /// Writes every experiment and flag anew, takes the datafile apart, and reads the parts, as servers do after edits.
     ///
     /// - Returns: `nil` if the datafile cannot be stored in parts, see ``Bucketing/DatafileParts/edited(to:since:)``.
     /// - Throws: 400 if the datafile would not be usable.
     package func adopted() throws(CoreError) -> CompiledDefinitions? {
         var written = try servingAll()?.definitions ?? definitions
-        written.generate(since: nil)
+        // With former definitions that differ in nothing but their JSON, each element is written, and none of them begins
+        // to run now.
+        var former = written
+        former.generation = nil
+        for var experiment in written.experiments {
+            experiment.source = JSONObject()
+            former.experiments.set(experiment)
+        }
+        for var flag in written.flags {
+            flag.source = JSONObject()
+            former.flags.set(flag)
+        }
+        written.generate(since: former)
         guard let (parts, _) = written.parts(replacing: nil) else { return nil }
         return try CompiledDefinitions(parts, similarTo: nil)
     }

@@ -69,12 +69,12 @@ public struct AdoptionCheck: Sendable {
     ) {
         let elements = Element.all(in: before)
         if elements.count != Element.all(in: rows).count {
-            add("there are \(elements.count) of \(Element.list), and \(Element.all(in: rows).count) as rows")
+            add("\(Element.list): \(elements.count) elements, but \(Element.all(in: rows).count) as rows")
         }
         for element in elements {
             let shown = element.description(in: before, sdkKey: sdkKey).withoutVersion
             let shownAsRow = Element.description(of: element.key.string, in: rows, sdkKey: sdkKey)?.withoutVersion
-            if shown != shownAsRow { add("the \(Element.noun) '\(element.key)' looks otherwise") }
+            if shown != shownAsRow { add("the \(Element.noun) '\(element.key)' is described differently") }
         }
     }
 
@@ -85,7 +85,9 @@ public struct AdoptionCheck: Sendable {
         for flag in before.datafile.flags {
             let decision = expected.decide(flag.key, for: user)?.value
             let ofRows = found.decide(flag.key, for: user)?.value
-            if !Self.areSame(decision, ofRows) { add("the flag '\(flag.key)' is another for the user '\(user.id)'") }
+            if !Self.areSame(decision, ofRows) {
+                add("the flag '\(flag.key)' is decided differently for the user '\(user.id)'")
+            }
         }
         for experiment in before.datafile.experiments {
             let variation = expected.variation(of: experiment, for: user).variation

@@ -128,7 +128,7 @@ public final class ExperimentMonitor: Sendable {
         await record(round, at: now)
     }
 
-    /// Computes the findings of experiments. An experiment whose results cannot be computed has no finding.
+    /// Computes the findings of experiments. An experiment whose results cannot be computed has none, and keeps its count.
     ///
     /// - Returns: `nil` if the monitor was closed meanwhile.
     private func check(_ subjects: [Subject], at now: Instant) async throws -> Round? {
@@ -138,12 +138,15 @@ public final class ExperimentMonitor: Sendable {
         for subject in subjects {
             guard !timer.isClosed else { return nil }
             let experiment = subject.experiment
+            let key = subject.countKey
             let hasUsers = enrolled[experiment.id] != nil
-            guard let overview = try await overview(of: subject, hasUsers: hasUsers, at: now) else { continue }
+            guard let overview = try await overview(of: subject, hasUsers: hasUsers, at: now) else {
+                round.counts[key] = formerCounts[key]
+                continue
+            }
             let watch = overview.watch
             // For a concluded experiment new users do not count: exposures from before the conclusion may arrive late.
             let number = experiment.isConcluded ? watch.notRunning : watch.evidence.users
-            let key = subject.countKey
             let count = formerCounts[key]?.updated(to: number, at: now) ?? ExposureCount(number: number, since: now)
             round.counts[key] = count
             round.experimentIDs.append(experiment.id)

@@ -94,6 +94,8 @@ struct RecordSplitter {
         case .quoted: takeQuoted(byte)
         case .quoteInQuotes: takeAfterQuote(byte, report)
         case .lineEnd where byte == 0x0A: endLine(report)
+        // Text whose line ends were converted twice has several CR.
+        case .lineEnd where byte == 0x0D: break
         case .lineEnd: refuseAfterQuote()
         case .escaped(let inQuotes):
             field.append(byte)

@@ -110,7 +110,7 @@ import Testing
     @Test func `Records have named columns, quotes, and line ends of any kind`() throws {
         let text =
             "\u{FEFF}user_id,since,experiment_id,variation_id\r\nann,2026,77,b\r\n\r\n\"b \"\"o\"\" b\",\"x\ny\",77,\"a\"\n"
-            + "cy,1,77\ndan,1,7-7,a\n\"eve\" ,1,77,a\nfay,1,77,\"a\"\n\"flo\"\r\"x\",1,77,a\n\"gus,1"
+            + "cy,1,77\ndan,1,7-7,a\n\"eve\" ,1,77,a\nfay,1,77,\"a\"\r\r\n\"flo\"\r\"x\",1,77,a\n\"gus,1"
         #expect(
             try read(text) { try DelimitedProfiles(.init(), names: try names()) } == [
                 "2 ann 77=b", #"4 b "o" b 77=a"#, "6 a record must have 4 fields, as the header; got 3",
