@@ -11,47 +11,64 @@ internal import Synchronization
 /// `holdfast serve` creates this object and starts the services that work in the background. After the event loops have
 /// ended, it closes all services by ``close(before:)``.
 public final class Services: Sendable {
+    /// The database. Each event loop opens a session of its own.
     public let store: any Store
+    /// The active definitions of all projects.
     public let projects: ProjectCatalog
+    /// The events that wait for their commit.
     public let events: EventQueue
-    /// Records the events that clients report, by ``events``.
+    /// Records the events that clients report, and passes them to ``events``.
     let reporter: EventReporter
+    /// The credentials that the server accepts.
     public let access: AccessControl
+    /// Logs requests that were refused for lack of permission.
     public let refusals: RefusalLog
+    /// Whether the server is ready, for `GET /readyz`.
     public let readiness: Readiness
     public let logger: Logger
     public let options: Options
     let build: BuildInfo
     /// Collects the metrics of the event loops for `GET /metrics`.
     let collector = MetricsCollector()
+    /// Counts decisions by the origin of the variation.
     let decisions = DecisionMetrics()
+    /// Counts changes of users' attributes, and scans of users for segments.
     let attributeMetrics = AttributeMetrics()
     /// The number of dropped events of SDKs, whose protocol has no way to report them to the sender.
     let refusedEvents = Atomic<UInt64>(0)
     /// The number of amounts in tags of Optimizely's SDKs that were ignored, because they are no usable numbers.
     let ignoredAmounts = Atomic<UInt64>(0)
+    /// Counts the metrics events that Bucketeer's SDKs send.
     let bucketeer = BucketeerMetrics()
+    /// Counts the evaluations of flags that client libraries report.
     let reportedEvaluations = ReportedEvaluations()
     /// The open streams that announce changed datafiles.
     public let changes: ChangeFeed
+    /// The open streams of the Agent's notifications.
     let agentNotifications = AgentNotifications()
     /// Reads the changes of users for `GET /v1/feed`.
     let feed: FeedReader
+    /// The exposures that this process recently sent to the store, so that they are not sent again.
     let knownExposures: KnownExposures
+    /// The totals of users that results have read lately.
     let userTotals = UserTotals.Cache()
     /// Records on which days flags and experiments were used.
     public let uses: UseRecorder
     /// Makes ``knownExposures`` forget users whom any process removes.
     let removals: RemovalWatch
+    /// Makes the changes of experiments that schedules, ramps and bandits require.
     public let scheduler: ExperimentScheduler
+    /// Finds the warnings and the verdict of each experiment.
     public let monitor: ExperimentMonitor
+    /// Sends events to the receivers of webhooks.
     public let webhooks: WebhookSender
     /// The server that an edge follows; `nil` for a server that is not an edge.
     let upstream: (any UpstreamRequests)?
-    /// Fills the series of new metrics from stored events; `nil` if the store is a copy, or could not open another
-    /// session.
+    /// Fills the series of new metrics from stored events; `nil` if the store could not open another session, or if it
+    /// is a copy of another server's store (``Storage/Store/isCopy``), which the other server fills.
     private let seriesFiller: SeriesFiller?
-    /// The key of codes for callers without a secret, such as ``ChangeToken``.
+    /// The secret with which this process authenticates tokens that it hands out, such as ``ChangeToken``, to callers
+    /// without a secret of their own.
     let processKey = (0..<32).map { _ in UInt8.random(in: 0...255) }
     /// Runs long computations off the event loops. It runs eight at a time, so that a short computation need not wait
     /// for a few long ones.
@@ -79,6 +96,7 @@ public final class Services: Sendable {
         self.logger = logger
         self.options = options
         readiness = Readiness(store: store)
+        // `together` notifies all streams, and wakes up each event loop only once for it.
         let changes = ChangeFeed(
             projects, limit: options.changeStreams, heartbeat: options.changeHeartbeat,
             together: { EventLoop.coalescingWakeUps($0) })

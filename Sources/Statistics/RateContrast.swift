@@ -29,6 +29,7 @@ public struct RateContrast: Contrast {
         }
 
         fileprivate var total: Double { count + baseCount }
+        /// The period's part of ``Contrast/effectiveUsers``: twice the harmonic mean of the sides' numbers of users.
         fileprivate var effectiveUsers: Double { 4 * count * baseCount / total }
         fileprivate var difference: Double { successes / count - baseSuccesses / baseCount }
     }
@@ -83,8 +84,8 @@ public struct RateContrast: Contrast {
             return max(0, Self.deviance(periods, ratio: max(0, 1 + lift)) - bestDeviance)
         case .difference(let difference):
             guard periods.count > 1 else { return Self.deviance(periods[0], difference: difference) }
-            // Without any success on a side, the best ratio is 0 or infinite. No ratio results in a difference beyond
-            // that of the best ratio, so the totals are tested like one period.
+            // No ratio results in a difference beyond that of the best ratio, if that is 0 or infinite because a side
+            // has no successes. For such a difference, the totals are tested like one period.
             let isBeyond =
                 successes == 0 && difference < self.difference || baseSuccesses == 0 && difference > self.difference
             guard !isBeyond else { return Self.deviance(totals, difference: difference) }
@@ -125,18 +126,30 @@ public struct RateContrast: Contrast {
         func bound(_ end: Double) -> Double {
             excess(end) <= 0 ? end.rounded() : Root.between(period.difference, end, excess)
         }
-        return min(period.difference, bound(-1 + 1e-9))...max(period.difference, bound(1 - 1e-9))
+        let low = bound(-1 + differenceMargin)
+        let high = bound(1 - differenceMargin)
+        return min(period.difference, low)...max(period.difference, high)
     }
 
     public func lifts(upTo squaredZ: Double) -> ClosedRange<Double>? {
         let low = successes == 0 ? 0 : ratio(.below, reaching: squaredZ)
         let high = baseSuccesses == 0 ? Double.infinity : ratio(.above, reaching: squaredZ)
+        // The best ratio is between the bounds, so only rounding errors could put them in the wrong order.
         return low <= high ? low - 1...high - 1 : nil
     }
 
     /// The logarithm of the greatest ratio that is searched. Ratios are searched by their logarithms, for which 1/2 is
     /// as far from 1 as 2 is.
     private static let largestLogarithm = 60.0
+
+    /// The first step of the search for a bound, as a logarithm of a ratio.
+    private static let firstStep = 0.25
+    /// The distance from -1 and 1 of the extreme differences that are searched, because the deviance may be infinite at
+    /// -1 and 1 themselves.
+    private static let differenceMargin = 1e-9
+    /// The distance from the ends of the possible rates within which the slope of the likelihood is not computed,
+    /// because it may be infinite at the ends themselves.
+    private static let rateMargin = 1e-15
 
     /// A side of the best ratio.
     private enum Side: Double {
@@ -154,7 +167,7 @@ public struct RateContrast: Contrast {
         let isInside = bestRatio > 0 && bestRatio.isFinite
         // Walks away from the best ratio in steps of doubling length until the squared z is too large.
         var near = isInside ? log(bestRatio) : direction * -Self.largestLogarithm / 2
-        var step = direction * 0.25
+        var step = direction * Self.firstStep
         var far = near + step
         while excess(far) <= 0, abs(far) < Self.largestLogarithm {
             near = far
@@ -213,6 +226,7 @@ public struct RateContrast: Contrast {
         let linear =
             ratio * (period.count + period.baseSuccesses) + period.baseCount + period.successes
         let root = max(0, linear * linear - 4 * ratio * period.total * all).squareRoot()
+        // The rationalized root: it has no difference of similar numbers, and is defined for a ratio of 0.
         return all > 0 ? min(1, 2 * all / (linear + root)) : 0
     }
 
@@ -232,8 +246,8 @@ public struct RateContrast: Contrast {
                 + share(baseSuccesses, rate) - share(baseFailures, 1 - rate)
         }
         // At the ends themselves the derivative may be infinite.
-        let first = low + 1e-15
-        let last = high - 1e-15
+        let first = low + rateMargin
+        let last = high - rateMargin
         if slope(first) <= 0 { return low }
         if slope(last) >= 0 { return high }
         return Root.between(first, last, slope)
@@ -247,7 +261,7 @@ public struct RateContrast: Contrast {
         func slope(_ logarithm: Double) -> Double {
             let ratio = exp(logarithm)
             return periods.reduce(0) { sum, period in
-                let rate = min(1 - 1e-15, ratio * baseRate(period, ratio: ratio))
+                let rate = min(1 - rateMargin, ratio * baseRate(period, ratio: ratio))
                 return sum + (period.successes - period.count * rate) / (1 - rate)
             }
         }

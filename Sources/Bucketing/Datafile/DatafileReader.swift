@@ -133,6 +133,7 @@ struct DatafileReader {
         for node in members.objects("groups", of: root) {
             readGroup(node)
         }
+        // The rest is missing from the new datafile.
         formerExperiments.end()
     }
 
@@ -150,18 +151,21 @@ struct DatafileReader {
     }
 
     private mutating func readGroup(_ node: Node) {
+        let id = members.id("id", of: node)
+        let policy = members.string("policy", of: node)
+        let trafficAllocation = members.trafficAllocation(of: node)
+        var experimentIDs: [Identifier] = []
+        for element in members.objects("experiments", of: node) {
+            var experiment = experiment(element)
+            // Read again for each experiment, which also repeats the problem of a wrong member.
+            experiment.groupID = members.id("id", of: node)
+            experiment.groupPolicy = members.string("policy", of: node)
+            add(experiment)
+            experimentIDs.append(experiment.id)
+        }
         let group = Group(
-            id: members.id("id", of: node), name: node.annotations?["name"]?.string,
-            policy: members.string("policy", of: node),
-            trafficAllocation: members.trafficAllocation(of: node),
-            experimentIDs: members.objects("experiments", of: node).map { element in
-                var experiment = experiment(element)
-                experiment.groupID = members.id("id", of: node)
-                experiment.groupPolicy = members.string("policy", of: node)
-                add(experiment)
-                return experiment.id
-            }
-        )
+            id: id, name: node.annotations?["name"]?.string, policy: policy, trafficAllocation: trafficAllocation,
+            experimentIDs: experimentIDs)
         model.groups.set(group.id, group)
     }
 
@@ -173,6 +177,7 @@ struct DatafileReader {
             model.readFlags.append(ReadElement(source: node.value, model: flag))
             model.flags.set(flag.key, flag)
         }
+        // The rest is missing from the new datafile.
         formerFlags.end()
     }
 

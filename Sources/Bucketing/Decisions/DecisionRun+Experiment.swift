@@ -33,10 +33,11 @@ extension DecisionRun {
     /// 1. a variation forced on the user for a test,
     /// 2. an override, which an admin has set,
     /// 3. the whitelist of the datafile,
-    /// 4. the stored assignment, also the one from before an override whose variation no longer exists (1 to 4 are
-    ///    ``heldVariation(of:)``),
+    /// 4. the stored assignment, or the one from before an override whose variation no longer exists,
     /// 5. the audience, which excludes users,
     /// 6. bucketing, whose result becomes the stored assignment, unless the profile is full.
+    ///
+    /// ``heldVariation(of:)`` is the steps 1 to 4.
     ///
     /// Forced decisions of the request and holdouts take precedence over all of these. The caller evaluates them.
     func evaluate(_ experiment: Experiment) -> Outcome {
@@ -65,6 +66,7 @@ extension DecisionRun {
             return outcome
         case .none(let stores, let staleID): (storesNewVariation, staleVariationID) = (stores, staleID)
         }
+        // `isAdmitted`: an SDK has found that the audience and the traffic admit the user.
         let isInAudience = isAdmitted || audienceAdmits(to: experiment)
         record(.audience(step(experiment.audience, admits: isInAudience)))
         guard isInAudience else {
@@ -82,6 +84,7 @@ extension DecisionRun {
         }
         reasons.addDetail("User \"\(user.id)\" is in variation \"\(variation.key)\" of experiment \(experiment.key).")
         if storesNewVariation {
+            // A stale assignment is replaced, so it needs no room.
             guard staleVariationID != nil || hasRoom(for: experiment) else {
                 record(.fullProfile)
                 reasons.add(
@@ -128,8 +131,9 @@ extension DecisionRun {
         if let variation = whitelisted {
             return .held(Outcome(variation: variation, source: .whitelist))
         }
-        // 4. The stored assignment. Below an override whose variation no longer exists, it is the one from before the
-        // override. Such an override is kept, and nothing is stored in its place, so that an admin can resolve it.
+        // 4. The stored assignment. The profile keeps the assignment from before an override beneath it. If the
+        // variation of the override no longer exists, that assignment counts. The override is then kept, and nothing
+        // is stored in its place, so that an admin can resolve it.
         guard usesProfile, forced == nil else { return .none(storesNewVariation: false, staleVariationID: nil) }
         let kept = isOverridden ? assignmentBeneathOverride(in: experiment) : assignment
         let stored = kept.flatMap { storedVariation($0, of: experiment) }

@@ -156,7 +156,8 @@ extension DecisionRun {
 // MARK: - Holdouts
 
 extension DecisionRun {
-    /// Evaluates a holdout: returns its variation if it keeps the user out.
+    /// Evaluates a holdout: returns its variation if it keeps the user out. Also records the step and the reasons, and
+    /// may add the exposure of a user who is in the audience but not held out.
     ///
     /// - Parameter rule: the rule that a local holdout is evaluated for; `nil` for a global holdout.
     func variation(of holdout: Holdout, rule: Experiment?) -> Variation? {
@@ -174,7 +175,7 @@ extension DecisionRun {
         explainInvalidBucketingID(for: "\(kind) \"\(key)\"")
         let result = holdout.isBucketed ? bucket(below: holdout.id, holdout.trafficAllocation) : nil
         let variation = result?.entityID.flatMap { holdout.variations.variation(id: $0) }
-        if variation == nil { addImpression(ofRestOf: holdout) }
+        if variation == nil { addRestImpression(of: holdout) }
         record(
             .holdout(
                 holdout, step(holdout.audience, admits: true),
@@ -192,9 +193,9 @@ extension DecisionRun {
         return variation
     }
 
-    /// Adds the exposure of a user who is in the audience of a holdout but not held out, so that these users can be
-    /// compared with those held out. Only for holdouts that were defined over the API, and once per run.
-    private func addImpression(ofRestOf holdout: Holdout) {
+    /// Adds the exposure of a user of the rest: the users in the audience of a holdout who are not held out. Results
+    /// compare the users held out with the rest. Only for holdouts that were defined over the API, and once per run.
+    private func addRestImpression(of holdout: Holdout) {
         guard let rest = holdout.rest, !options.contains(.disableDecisionEvent),
             !impressions.contains(where: { $0.experimentID == holdout.id })
         else { return }

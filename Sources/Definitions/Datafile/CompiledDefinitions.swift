@@ -85,8 +85,8 @@ public struct CompiledDefinitions: Sendable {
     /// - Throws: 400 if the datafile would not be usable.
     package func adopted() throws(CoreError) -> CompiledDefinitions? {
         var written = try servingAll()?.definitions ?? definitions
-        // With former definitions that differ in nothing but their JSON, each element is written, and none of them begins
-        // to run now.
+        // With former definitions that differ in nothing but their JSON, each element is written, and none of them
+        // begins to run now.
         var former = written
         former.generation = nil
         for var experiment in written.experiments {
@@ -111,7 +111,7 @@ public struct CompiledDefinitions: Sendable {
         guard !unserved.isEmpty else { return nil }
         var served = definitions
         var former = definitions
-        // Without these elements in the former definitions, exactly these are written.
+        // `generate` writes what `former` lacks.
         let keys = Set(unserved.map(\.key))
         former.experiments.remove(keys)
         former.flags.remove(keys)
@@ -122,8 +122,8 @@ public struct CompiledDefinitions: Sendable {
 }
 
 extension Datafile {
-    /// The experiments that a flag of their key must serve, and that none serves correctly. Concluded experiments are
-    /// left out, because their flags deliver the winner and no longer have the experiment.
+    /// The experiments that need a flag with the same key, but have none or a wrong one. Concluded experiments are left
+    /// out, because their flags deliver the winner and no longer have the experiment.
     fileprivate var unservedExperiments: [Experiment] {
         let unserved = experiments.filter { experiment in
             guard !experiment.isConcluded, mustBeServed(experiment) else { return false }
@@ -136,7 +136,9 @@ extension Datafile {
         return unserved.filter { !experimentsOfOtherFlags.contains($0.id) }
     }
 
-    /// Whether an experiment must be served; the same rule as ``ProjectDefinitions/isServed(_:)``.
+    /// Whether an experiment needs a flag with the same key: if its definition says so, or else if an earlier release
+    /// of this server created it over the API. Such an experiment names no flag, its campaign has the id of the
+    /// experiment, and the account has the id of the project. The same rule as ``ProjectDefinitions/isServed(_:)``.
     private func mustBeServed(_ experiment: Experiment) -> Bool {
         if let isServed = experiment.annotations.isServed { return isServed }
         return accountID == projectID && experiment.annotations.flagKey == nil && experiment.layerID == experiment.id

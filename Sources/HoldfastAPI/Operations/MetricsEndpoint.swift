@@ -19,6 +19,9 @@ struct MetricsEndpoint {
         return Response(.ok, contentType: "text/plain; version=0.0.4; charset=utf-8", body: .bytes(Array(text.utf8)))
     }
 
+    /// Returns all metrics as text.
+    ///
+    /// - Parameter snapshots: the metrics of each event loop.
     private static func text(_ snapshots: [LoopSnapshot], _ services: Services) -> String {
         var page = MetricsPage()
         appendRequests(snapshots, to: &page)
@@ -53,6 +56,7 @@ struct MetricsEndpoint {
         guard let first = snapshots.first else { return }
         var metrics = first.metrics
         for snapshot in snapshots.dropFirst() { metrics.add(snapshot.metrics) }
+        // All event loops have the same routes.
         let labels = first.routeLabels
         page.begin("holdfast_http_requests_total", .counter, "Requests with a response, by route and status.")
         for (route, label) in zip(metrics.routes, labels) {
@@ -63,6 +67,7 @@ struct MetricsEndpoint {
         page.begin(
             "holdfast_http_request_seconds", .histogram,
             "Time from the complete request, or the head of a streamed one, to the written response.")
+        // Latencies are measured in nanoseconds.
         for (route, label) in zip(metrics.routes, labels) where !route.statuses.isEmpty {
             page.histogram(
                 label, bounds: LatencyHistogram.bounds.map { Double($0) / 1e9 }, counts: route.seconds.counts,
@@ -118,6 +123,7 @@ struct MetricsEndpoint {
         }
     }
 
+    /// Appends the metrics that all stores have, and then those of this kind of store.
     private static func appendStore(_ store: StoreMetrics, to page: inout MetricsPage) {
         page.single("holdfast_profiles", .gauge, "Profiles stored.", store.profiles)
         page.single("holdfast_assignments", .gauge, "Assignments stored.", store.assignments)
@@ -220,6 +226,7 @@ struct MetricsEndpoint {
             services.bucketeer.reported)
     }
 
+    /// Appends the age of the identity provider's keys, and the failures to fetch them.
     private static func appendIdentityKeys(_ services: Services, to page: inout MetricsPage) {
         // Keys that are read from a file do not age.
         let keys = services.access.identityKeys.flatMap { $0.areFetched ? $0 : nil }
@@ -232,6 +239,7 @@ struct MetricsEndpoint {
             "How often the keys of the identity provider could not be fetched.", keys?.failures ?? 0)
     }
 
+    /// Appends the warnings of experiments that are not paused, at most ``ExperimentMonitor/measuredLimit``.
     private static func appendWarnings(_ findings: [ExperimentMonitor.Finding], to page: inout MetricsPage) {
         page.begin(
             "holdfast_experiment_warning", .gauge, "1 while somebody should look at an experiment, by the reason.")

@@ -5,7 +5,7 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// The payload of the SDKs' event processors: visitors, each with snapshots of decisions and of events.
+/// The body that the SDKs' event processors send: visitors, each with snapshots of decisions and of events.
 ///
 /// Unknown members are ignored, as the published contract requires. A fault of one event does not affect the others.
 ///
@@ -16,7 +16,7 @@ struct SDKEventBatch {
     typealias Events = [Result<UserEvent, CoreError>]
 
     let visitors: [JSONValue]
-    /// The projects to which the events may belong; the payload has no SDK key.
+    /// The projects to which the events may belong; the body has no SDK key.
     private let projects: [Project]
     private let now: Instant
     /// The size in bytes of the visitors' attributes in the details of all events so far.
@@ -34,7 +34,7 @@ struct SDKEventBatch {
     init(
         _ value: JSONValue, sdkKey: String?, _ projects: ProjectView, for access: ProjectAccess, now: Instant
     ) throws(CoreError) {
-        let object = try value.payload("a batch of events", at: [])
+        let object = try value.requiredObject("a batch of events", at: [])
         guard let visitors = try object.list("visitors", in: []) else {
             throw CoreError(.invalid, "`visitors` is required", at: ["visitors"])
         }
@@ -49,7 +49,7 @@ struct SDKEventBatch {
         let place = JSONPointer().appending("visitors").appending(index)
         var events = Events()
         do throws(CoreError) {
-            let object = try visitors[index].payload("a visitor", at: place)
+            let object = try visitors[index].requiredObject("a visitor", at: place)
             let id = try object.text("visitor_id", in: place)
             let userID = try ProfileInput.checkUserID(id, at: place.appending("visitor_id"))
             let attributes = Self.attributes(of: object)
@@ -85,10 +85,10 @@ struct SDKEventBatch {
     }
 
     /// Writes a visitor's attributes into the detail of an event; `null` beyond the limit.
-    private mutating func appendAttributes(of visitor: Visitor, to payload: inout JSONWriter) {
+    private mutating func appendAttributes(of visitor: Visitor, to detail: inout JSONWriter) {
         attributeBytes += visitor.attributes.count
-        payload.key("attributes")
-        if attributeBytes <= Self.attributeLimit { payload.raw(visitor.attributes) } else { payload.null() }
+        detail.key("attributes")
+        if attributeBytes <= Self.attributeLimit { detail.raw(visitor.attributes) } else { detail.null() }
     }
 
     /// Returns the attributes by their keys.
@@ -105,12 +105,12 @@ struct SDKEventBatch {
     private mutating func append(
         _ snapshot: JSONValue, of visitor: Visitor, at place: JSONPointer, to events: inout Events
     ) throws(CoreError) {
-        let object = try snapshot.payload("a snapshot", at: place)
+        let object = try snapshot.requiredObject("a snapshot", at: place)
         var activations = Activations(of: try object.list("decisions", in: place) ?? [])
         for (number, event) in (try object.list("events", in: place) ?? []).enumerated() {
             let eventPlace = place.appending("events").appending(number)
             do throws(CoreError) {
-                let event = try event.payload("an event", at: eventPlace)
+                let event = try event.requiredObject("an event", at: eventPlace)
                 let happenedAt = try happenedAt(event, at: eventPlace)
                 if event["key"] == Self.activation || event["type"] == Self.activation {
                     activations.add(event, at: happenedAt)
@@ -192,7 +192,7 @@ extension SDKEventBatch {
             guard let happenedAt = activations.time(of: decision) else { continue }
             let place = snapshot.appending("decisions").appending(index)
             do throws(CoreError) {
-                let decision = try decision.payload("a decision", at: place)
+                let decision = try decision.requiredObject("a decision", at: place)
                 // A decision without an experiment id is of a holdout, or of a delivery to everyone else. Deliveries
                 // are not experiments, so they have no exposures.
                 let reportedID = try decision.optionalText("experiment_id", in: place) ?? ""
@@ -227,17 +227,17 @@ extension SDKEventBatch {
         func name(_ member: String) -> String? { metadata[member]?.string.flatMap { $0.isEmpty ? nil : $0 } }
         // SDKs send null for an id that is not a decimal number.
         let variationID = try decision.optionalText("variation_id", in: place).flatMap { $0.isEmpty ? nil : $0 }
-        var payload = JSONWriter()
-        payload.beginObject()
-        if let key = name("variation_key") { payload.member("variation_key", key) }
-        if let key = name("flag_key") { payload.member("flag_key", key) }
-        if let type = name("rule_type") { payload.member("rule_type", type) }
-        if visitor.hasAttributes { appendAttributes(of: visitor, to: &payload) }
-        payload.endObject()
+        var detail = JSONWriter()
+        detail.beginObject()
+        if let key = name("variation_key") { detail.member("variation_key", key) }
+        if let key = name("flag_key") { detail.member("flag_key", key) }
+        if let type = name("rule_type") { detail.member("rule_type", type) }
+        if visitor.hasAttributes { appendAttributes(of: visitor, to: &detail) }
+        detail.endObject()
         return ReportedExposure(
             userID: visitor.userID, happenedAt: happenedAt, experimentID: Identifier(experimentID),
             experimentKey: name("rule_key").map { Identifier($0) }, variationID: variationID.map { Identifier($0) },
-            variationKey: name("variation_key").map { Identifier($0) }, payload: payload.finish())
+            variationKey: name("variation_key").map { Identifier($0) }, payload: detail.finish())
     }
 
     /// Reads an event other than `campaign_activated` as a goal.
@@ -252,11 +252,12 @@ extension SDKEventBatch {
         guard uuid.map({ EventInput.isName($0, limit: 128) }) ?? true else {
             throw CoreError(.invalid, "`uuid` must be 1 to 128 bytes long, without NUL", at: place.appending("uuid"))
         }
+        // With several projects, the event is of no certain one, so its SDK key is empty.
         return GoalEvent(
             userID: visitor.userID, goal: Identifier(key), value: try value(event, at: place),
             happenedAt: happenedAt, receivedAt: now, senderID: uuid.map { Identifier($0) },
             sdkKey: projects.count == 1 ? projects[0].sdkKey : "",
-            payload: payload(event, visitor))
+            payload: detail(of: event, visitor))
     }
 
     /// Returns the amount of a goal: the `value`, or else the `revenue`, a whole number of cents. An event has neither
@@ -271,8 +272,8 @@ extension SDKEventBatch {
         return amount.value
     }
 
-    /// Returns the details of a goal that are kept for exports.
-    private mutating func payload(_ event: JSONObject, _ visitor: Visitor) -> [UInt8] {
+    /// Returns the detail of a goal, which is kept for exports.
+    private mutating func detail(of event: JSONObject, _ visitor: Visitor) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
         if let id = event["entity_id"]?.string { writer.member("event_id", id) }
@@ -286,7 +287,7 @@ extension SDKEventBatch {
 
 extension JSONValue {
     /// Returns the value as an object that may have unknown members.
-    fileprivate func payload(_ name: String, at place: JSONPointer) throws(CoreError) -> JSONObject {
+    fileprivate func requiredObject(_ name: String, at place: JSONPointer) throws(CoreError) -> JSONObject {
         guard let object else { throw CoreError(.invalid, "\(name) must be an object; got \(kind)", at: place) }
         return object
     }

@@ -64,7 +64,13 @@ public final class WebhookSender: Sendable {
 
     /// Starts to send events, until ``close()``.
     public func start() {
-        guard let session = try? BackgroundSession(store, label: "webhooks", qos: .utility) else { return }
+        let session: BackgroundSession
+        do throws(StorageError) {
+            session = try BackgroundSession(store, label: "webhooks", qos: .utility)
+        } catch {
+            logger.error("webhooks are not sent until the server is restarted", metadata: ["error": "\(error)"])
+            return
+        }
         state.withLock { $0.session = session }
         timer.start { [weak self] in await self?.startDeliveries() }
     }
@@ -200,6 +206,7 @@ public final class WebhookSender: Sendable {
                     position = entry.id
                     continue
                 }
+                // Ends both loops, because the outer one has the same condition. The reached position is still stored.
                 guard !timer.isClosed else { break }
                 state.withLock { $0.sending[key] = entry.recordedAt }
                 guard let next = try await attempt(entry, webhook, session) else { return }

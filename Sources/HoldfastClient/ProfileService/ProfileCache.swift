@@ -129,8 +129,9 @@ struct LoadTracker {
         if loadsInProgress == 0 { latestSettlements = [:] }
     }
 
-    /// Notes that a save of a user was settled.
-    mutating func settle(_ user: Key) {
+    /// Makes the responses to the loads in progress outdated for a user, because a save of the user was settled or
+    /// profiles were merged.
+    mutating func markOutdated(_ user: Key) {
         guard loadsInProgress > 0 else { return }
         settlements += 1
         latestSettlements[user] = settlements

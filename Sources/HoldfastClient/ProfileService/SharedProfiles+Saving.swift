@@ -4,9 +4,9 @@ import Foundation
 extension SharedProfiles {
     /// See ``UserProfileService/save(userProfile:)``.
     ///
-    /// - Parameter replacesAll: whether also a new assignment replaces one that the server has stored meanwhile. A
-    ///   changed assignment always does.
+    /// - Parameter replacesAll: `true`: new assignments replace the server's, too. Changed ones always do.
     func save(_ userProfile: UserProfile, replacing replacesAll: Bool) {
+        // Serializes saves, so that two saves do not queue the same change.
         saving.withLock { _ in
             guard isValid(userProfile) else { return }
             let key = Key(userProfile.userID)
@@ -79,7 +79,7 @@ extension SharedProfiles {
         let key = Key(profile.userID)
         let isNewRequest = state.withLock { state in
             if isDropped { state.revert(profile, to: [:]) } else { state.endSave(of: profile) }
-            state.loads.settle(key)
+            state.loads.markOutdated(key)
             return state.isLookupEnabled && state.requestUser(key)
         }
         if isNewRequest { loadRequested.ring() }
@@ -89,7 +89,7 @@ extension SharedProfiles {
     private func reloadAfterMerge(_ userID: String) {
         let key = Key(userID)
         let isNewRequest = state.withLock { state in
-            state.loads.settle(key)
+            state.loads.markOutdated(key)
             guard state.isLookupEnabled, state.cache.value(key) != nil else { return false }
             return state.requestedUsers.insert(key).inserted
         }

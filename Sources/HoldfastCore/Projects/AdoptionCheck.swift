@@ -7,8 +7,8 @@ import Storage
 /// stored in parts. `holdfast database migrate --verify` prints the result.
 ///
 /// A datafile that was uploaded, or that an earlier release stored, is one document. The next edit stores it in parts,
-/// as rows of a table; see ``Bucketing/DatafileParts``. The check takes the datafile apart without storing anything. It
-/// also writes each element anew, as if an edit had changed it, and reads the parts as another server would.
+/// each a row of a table; see ``Bucketing/DatafileParts``. The check takes the datafile apart without storing anything.
+/// It also writes each element anew, as if an edit had changed it, and reads the parts as another server would.
 public struct AdoptionCheck: Sendable {
     public let sdkKey: String
     public let experiments: Int
@@ -31,7 +31,7 @@ public struct AdoptionCheck: Sendable {
         self.init(project, users: users) { compiled throws(CoreError) in try compiled.adopted() }
     }
 
-    /// - Parameter adopt: returns the definitions as another server reads them from rows; `nil` if the datafile stays
+    /// - Parameter adopt: returns the definitions as another server reads them from parts; `nil` if the datafile stays
     ///   whole.
     init(
         _ project: Project, users: Int,
@@ -42,17 +42,17 @@ public struct AdoptionCheck: Sendable {
         experiments = before.datafile.experiments.count
         flags = before.datafile.flags.count
         do throws(CoreError) {
-            guard let rows = try adopt(before) else {
+            guard let adopted = try adopt(before) else {
                 staysWhole = true
                 return
             }
-            compareDescriptions(of: Experiment.self, with: rows)
-            compareDescriptions(of: Flag.self, with: rows)
-            compareDescriptions(of: MetricDefinition.self, with: rows)
-            compareDescriptions(of: Holdout.self, with: rows)
+            compareDescriptions(of: Experiment.self, with: adopted)
+            compareDescriptions(of: Flag.self, with: adopted)
+            compareDescriptions(of: MetricDefinition.self, with: adopted)
+            compareDescriptions(of: Holdout.self, with: adopted)
             let audienceValues = before.datafile.audienceValues
             for number in 0..<users where differences.count < Self.limit {
-                compareDecisions(for: .madeUp(number, audienceValues), with: rows.datafile)
+                compareDecisions(for: .madeUp(number, audienceValues), with: adopted.datafile)
             }
         } catch {
             add("the definitions are not usable as rows: \(error.detail)")
@@ -65,34 +65,36 @@ public struct AdoptionCheck: Sendable {
 
     /// Compares the elements of a kind as `GET` shows them.
     private mutating func compareDescriptions<Element: DefinedElement>(
-        of type: Element.Type, with rows: CompiledDefinitions
+        of type: Element.Type, with adopted: CompiledDefinitions
     ) {
         let elements = Element.all(in: before)
-        if elements.count != Element.all(in: rows).count {
-            add("\(Element.list): \(elements.count) elements, but \(Element.all(in: rows).count) as rows")
+        if elements.count != Element.all(in: adopted).count {
+            add("\(Element.list): \(elements.count) elements, but \(Element.all(in: adopted).count) as rows")
         }
         for element in elements {
             let shown = element.description(in: before, sdkKey: sdkKey).withoutVersion
-            let shownAsRow = Element.description(of: element.key.string, in: rows, sdkKey: sdkKey)?.withoutVersion
-            if shown != shownAsRow { add("the \(Element.noun) '\(element.key)' is described differently") }
+            let shownAdopted = Element.description(of: element.key.string, in: adopted, sdkKey: sdkKey)?.withoutVersion
+            if shown != shownAdopted { add("the \(Element.noun) '\(element.key)' is described differently") }
         }
     }
 
     /// Compares the decisions of all flags and experiments for a user.
-    private mutating func compareDecisions(for user: User, with rows: Datafile) {
+    private mutating func compareDecisions(for user: User, with adopted: Datafile) {
         let expected = DecisionService(datafile: before.datafile)
-        let found = DecisionService(datafile: rows)
+        let found = DecisionService(datafile: adopted)
         for flag in before.datafile.flags {
             let decision = expected.decide(flag.key, for: user)?.value
-            let ofRows = found.decide(flag.key, for: user)?.value
-            if !Self.areSame(decision, ofRows) {
+            let adoptedDecision = found.decide(flag.key, for: user)?.value
+            if !Self.areSame(decision, adoptedDecision) {
                 add("the flag '\(flag.key)' is decided differently for the user '\(user.id)'")
             }
         }
         for experiment in before.datafile.experiments {
             let variation = expected.variation(of: experiment, for: user).variation
-            let ofRows = rows.experiment(id: experiment.id).flatMap { found.variation(of: $0, for: user).variation }
-            if variation?.id != ofRows?.id {
+            let adoptedVariation = adopted.experiment(id: experiment.id).flatMap {
+                found.variation(of: $0, for: user).variation
+            }
+            if variation?.id != adoptedVariation?.id {
                 add("the experiment '\(experiment.key)' has another variation for the user '\(user.id)'")
             }
         }

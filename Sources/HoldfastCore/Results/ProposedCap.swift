@@ -17,12 +17,12 @@ public struct ProposedCap: Sendable {
     public let cap: Double
     public let greatest: GreatestUsers
     /// The mean with the cap, as a share of the mean without it.
-    let mean: Double
+    private let meanRatio: Double
     /// The number of users whom an experiment needs with the cap, as a share of the number without it. The effect to
     /// detect is a share of the mean in both cases.
     public let users: Double
 
-    /// The share of the users with a total whose totals the cap limits; at least one user.
+    /// The cap limits this share of the users who have a total, and at least one user.
     private static let limitedShare = 0.001
     /// A cap is proposed only if ``users`` is at most this share. Otherwise the cap would save too few users.
     private static let mostUsers = 0.8
@@ -33,6 +33,7 @@ public struct ProposedCap: Sendable {
         let count = Double(known.users)
         let limited = max(1, Int(Double(totals.count) * Self.limitedShare))
         guard totals.count > limited, known.users > 1 else { return nil }
+        // The totals are in descending order, so this is the greatest total after those of the limited users.
         let cap = Self.rounded(totals[limited])
         let capped = totals.map { min($0, cap) }
         // The variance over all users, divided by the squared mean. The number of users that is needed for a relative
@@ -50,7 +51,7 @@ public struct ProposedCap: Sendable {
         self.greatest = GreatestUsers(
             users: greatest, shareOfUsers: Double(greatest) / count,
             shareOfSum: totals.prefix(greatest).reduce(0, +) / sum)
-        mean = capped.reduce(0, +) / sum
+        meanRatio = capped.reduce(0, +) / sum
         users = after / before
     }
 
@@ -64,7 +65,9 @@ public struct ProposedCap: Sendable {
 
     /// Returns the mean and the standard deviation that a sample would have with the cap.
     func limiting(mean: Double, standardDeviation: Double) -> (mean: Double, standardDeviation: Double) {
-        (mean * self.mean, standardDeviation * self.mean * users.squareRoot())
+        // `users` is the ratio of the variances relative to the squared means. Its root is the ratio of the standard
+        // deviations relative to the means, so the product with `meanRatio` is the ratio of the standard deviations.
+        (mean * meanRatio, standardDeviation * meanRatio * users.squareRoot())
     }
 }
 

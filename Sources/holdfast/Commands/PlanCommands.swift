@@ -5,7 +5,7 @@ import FoundationEssentials
 import HoldfastCore
 import JSON
 
-/// Options of commands that apply definitions to a server.
+/// The options of all commands that apply definitions to a server, or show what applying them would change.
 struct ApplyingOptions: ParsableArguments {
     @Flag(help: "Remove what the files lack.")
     var prune = false
@@ -22,7 +22,9 @@ struct ApplyingOptions: ParsableArguments {
             valueName: "policy"))
     var share = "refuse"
 
-    /// Returns the query parameters of the requests.
+    /// Returns the query parameters of the requests, each as `name=value`.
+    ///
+    /// - Throws: ``Failure`` if `--share` has an unknown value.
     func query() throws -> [String] {
         guard let policy = ["refuse", "allow"].first(where: { $0 == share }) else {
             throw Failure("--share must be 'allow' or 'refuse'; got '\(share)'")
@@ -80,7 +82,7 @@ struct PlanCommand: ParsableCommand {
     }
 }
 
-/// Applies files to a server.
+/// Applies the definitions in files, or a stored plan, to a server.
 struct ApplyCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "apply", abstract: "Applies definitions in files to a server, all of them or none.",
@@ -123,7 +125,9 @@ struct ApplyCommand: ParsableCommand {
         }
     }
 
-    /// Prints what was changed.
+    /// Prints what a response says was changed.
+    ///
+    /// - Returns: the changes, with their warnings.
     private func report(_ response: JSONValue) throws -> DefinitionPlan {
         let applied = try DefinitionPlan(applied: response, splitsAnew: applying.newIds)
         print(applied.text(isDone: true), terminator: "")
@@ -131,6 +135,8 @@ struct ApplyCommand: ParsableCommand {
     }
 
     /// Checks the value of `--moves`, also for ``PromoteCommand``.
+    ///
+    /// - Throws: ``Failure`` if the value is unknown.
     static func check(moves: String) throws(Failure) {
         guard ProjectEditor.MovePolicy(rawValue: moves) != nil else {
             throw Failure("--moves must be 'allow' or 'refuse'; got '\(moves)'")
@@ -150,6 +156,10 @@ extension DefinitionFiles {
 
     /// Sends definitions to a server.
     ///
+    /// - Parameters:
+    ///   - path: the path of the route, without a query.
+    ///   - query: the query parameters, each as `name=value`.
+    /// - Returns: the server's response.
     /// - Throws: ``DefinitionFaults`` with the place of each fault that the server reports.
     fileprivate func send(
         _ set: DefinitionSet, to client: ServerClient, _ method: String, _ path: String, _ query: [String]

@@ -3,11 +3,11 @@ import Glibc
 import JSON
 import Storage
 
-/// Exports all records of a server as lines, and then the changes in its feed.
+/// Exports a server as lines: first a snapshot of all records, and then the changes in its feed.
 ///
-/// The records are read page by page while the server changes them. Before the first page the export therefore
-/// remembers the cursor of the feed, and after the last page it appends the changes since that cursor. A consumer that
-/// applies all lines in their order has the current state. The audit log is not in the feed, and is read separately.
+/// The records are read page by page while the server changes them. A snapshot therefore remembers the cursor of the
+/// feed before the first page, and appends the changes since that cursor after the last page. A consumer that applies
+/// all lines in their order has the current state. The audit log is not in the feed, and is read separately.
 ///
 /// ``ExportSource`` sends the requests, and ``ExportFiles`` writes the lines.
 struct ServerExport {
@@ -16,7 +16,7 @@ struct ServerExport {
     /// Whether the export waits for further changes.
     private let follows: Bool
     /// The goals that are in the files already and will be repeated by the feed, because they were committed during the
-    /// export.
+    /// snapshot.
     private var repeats = RepeatedGoals()
     /// The file of metrics; `nil` if none is requested.
     private var metrics: ExportMetrics?
@@ -56,7 +56,7 @@ struct ServerExport {
     }
 
     /// Writes the next changes of the feed, and then the new entries of the audit log. If the feed has deleted the next
-    /// changes, begins another export.
+    /// changes, writes another snapshot.
     ///
     /// - Returns: the number of lines of the feed.
     private mutating func advance() throws -> Int {
@@ -76,8 +76,8 @@ struct ServerExport {
         }
     }
 
-    /// How long the feed is asked to wait for changes, in whole seconds: until the audit log is read next, at most
-    /// until a file is due to end.
+    /// How long the feed is asked to wait for changes, in whole seconds. The lesser of the poll interval and the time
+    /// until a file ends.
     private var secondsToWait: Int {
         guard follows else { return 0 }
         var seconds = kinds.contains(.audit) ? Self.auditSeconds : Self.waitSeconds
@@ -85,9 +85,10 @@ struct ServerExport {
         return Int(seconds.rounded(.up))
     }
 
-    // MARK: Export
+    // MARK: Snapshot
 
-    /// Exports all records, and the changes that were committed meanwhile. The lines become valid only at the end.
+    /// Writes a snapshot: all records, and the changes that were committed meanwhile. The lines become valid only at
+    /// the end.
     private mutating func exportAll() throws {
         let start = try source.feedEnd()
         try files.begin()
@@ -104,17 +105,17 @@ struct ServerExport {
             cursor = page.end
         }
         repeats = RepeatedGoals()
-        try appendAuditAndCommit(after: cursor, isExport: true)
+        try appendAuditAndCommit(after: cursor, endsSnapshot: true)
     }
 
-    /// Appends a line that begins or ends an export of all records.
+    /// Appends a line that begins or ends a snapshot.
     private func appendMark(_ kind: String) throws {
         let at = systemWallClock().rfc3339
         try files.appendToAll(
             Array(#""kind":"\#(kind)","export":\#(files.state.export),"at":"\#(at)"}"#.utf8))
     }
 
-    /// Exports the assignments of all profiles.
+    /// Appends the assignments of all profiles.
     private func exportAssignments() throws {
         var after = ""
         while true {
@@ -132,8 +133,9 @@ struct ServerExport {
     }
 
     /// Returns a line for each assignment of a profile. A profile without assignments has one line, without an
-    /// experiment, so that the user is in the export.
+    /// experiment, so that the user is in the snapshot.
     private static func assignments(of profile: JSONObject) -> [JSONObject] {
+        // Stands for the absent assignments. The empty key becomes a null `experiment_id`.
         let none = JSONObject.Member(key: "", value: ["variation_id": .null])
         let map = profile["experiment_bucket_map"]?.object ?? JSONObject()
         return (map.isEmpty ? [none] : map.members).map { member in
@@ -146,7 +148,7 @@ struct ServerExport {
         }
     }
 
-    /// Exports all lines of a path.
+    /// Appends all lines of a path.
     ///
     /// - Parameters:
     ///   - kind: the kind of these lines in the feed.
@@ -170,8 +172,8 @@ struct ServerExport {
     /// Entries are therefore written after all tombstones that were committed before them, and are read again if one of
     /// their users is erased or merged meanwhile.
     ///
-    /// - Parameter isExport: whether this commit ends an export of all records.
-    private mutating func appendAuditAndCommit(after cursor: String, isExport: Bool = false) throws {
+    /// - Parameter endsSnapshot: whether this commit ends a snapshot.
+    private mutating func appendAuditAndCommit(after cursor: String, endsSnapshot: Bool = false) throws {
         var cursor = cursor
         var entries = try newAuditEntries()
         while !entries.isEmpty {
@@ -189,7 +191,7 @@ struct ServerExport {
         }
         var audit = files.state.audit
         audit.take(entries.compactMap { $0["id"]?.integer })
-        if isExport { try appendMark("export_end") }
+        if endsSnapshot { try appendMark("export_end") }
         try files.commit(feed: cursor, audit: audit)
     }
 
