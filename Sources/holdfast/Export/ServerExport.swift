@@ -99,7 +99,7 @@ struct ServerExport {
         let end = try source.feedEnd()
         if kinds.contains(.events) { try findRepeats(from: start, to: end) }
         var cursor = start
-        while !Self.has(cursor, reached: end) {
+        while try !Self.has(cursor, reached: end) {
             let page = try source.feed(after: cursor, kinds: feedKinds, wait: 1)
             for line in page.lines { try append(line) }
             cursor = page.end
@@ -239,15 +239,22 @@ struct ServerExport {
     }
 
     /// Whether a cursor is at another one or after it.
-    private static func has(_ cursor: String, reached end: String) -> Bool {
-        guard let cursor = FeedCursor(cursor), let end = FeedCursor(end) else { return true }
-        return (cursor.number, cursor.lines) >= (end.number, end.lines)
+    ///
+    /// - Throws: ``Failure`` if one of them is no cursor.
+    private static func has(_ cursor: String, reached end: String) throws -> Bool {
+        func read(_ text: String) throws -> FeedCursor {
+            guard let cursor = FeedCursor(text) else { throw Failure("'\(text)' must be a cursor of the feed") }
+            return cursor
+        }
+        let place = try read(cursor)
+        let target = try read(end)
+        return (place.number, place.lines) >= (target.number, target.lines)
     }
 
     /// Finds the goals between two cursors of the feed that the files have already.
     private mutating func findRepeats(from start: String, to end: String) throws {
         var cursor = start
-        while !Self.has(cursor, reached: end) {
+        while try !Self.has(cursor, reached: end) {
             let page = try source.feed(after: cursor, kinds: ["goal", "merge"], wait: 1)
             for line in page.lines { repeats.expect(line.object) }
             cursor = page.end
