@@ -49,7 +49,7 @@ struct ServerExport {
         while true {
             let startedAt = systemSeconds()
             let lines = try advance()
-            if let end, Self.has(files.state.feed, reached: end) { return try files.finish() }
+            if let end, try Self.has(files.state.feed, reached: end) { return try files.finish() }
             let rest = startedAt + Self.commitSeconds - systemSeconds()
             if lines < Self.manyLines, rest > 0 { usleep(UInt32(min(rest, Self.commitSeconds) * 1e6)) }
         }
@@ -67,7 +67,7 @@ struct ServerExport {
             let page = try source.feed(after: files.state.feed, kinds: feedKinds, wait: secondsToWait)
             for line in page.lines { try append(line) }
             try appendAuditAndCommit(after: page.end)
-            if let end, Self.has(files.state.feed, reached: end) { metrics?.write(completeTo: askedAt) }
+            if let end, try Self.has(files.state.feed, reached: end) { metrics?.write(completeTo: askedAt) }
             return page.lines.count
         } catch let refusal as ServerRefusal where refusal.status == 410 {
             OpenFile.printError("the feed has deleted what comes next: another export begins, in new files\n")
