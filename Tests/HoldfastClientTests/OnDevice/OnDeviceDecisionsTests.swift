@@ -186,7 +186,8 @@ import Testing
             let client = try HoldfastClient(
                 configuration: configuration,
                 transport: try OnDeviceDecisions(directory: directory.url, over: server))
-            #expect(try await client.initialize(user: HoldfastUser(id: "ada")) == .nothing(expected))
+            #expect(
+                try await client.initialize(user: HoldfastUser(id: "ada"), timeout: .seconds(60)) == .nothing(expected))
             client.destroy()
         }
         server.respond { _ throws(HoldfastError) in .json("<html>") }
@@ -195,7 +196,10 @@ import Testing
         configuration.listensToChanges = false
         let client = try HoldfastClient(
             configuration: configuration, transport: try OnDeviceDecisions(directory: directory.url, over: server))
-        guard case .nothing(.invalidResponse) = try await client.initialize(user: HoldfastUser(id: "ada")) else {
+        guard
+            case .nothing(.invalidResponse) = try await client.initialize(
+                user: HoldfastUser(id: "ada"), timeout: .seconds(60))
+        else {
             Issue.record("an answer that is no datafile was used")
             return
         }
