@@ -108,6 +108,7 @@ extension ProfileChange.Operation {
             writer.endArray()
             writer.member("decided_with", version)
             writer.member("anonymous_id", anonymousID?.string)
+        // The ``Enroller`` sends no such operation.
         case .restore, .override, .remove, .erase, .eraseKeepingTotals: break
         }
         writer.endObject()

@@ -52,6 +52,7 @@ final class DefinitionsFollower: Sendable {
     ///   copy cannot be written, or must begin anew.
     func catchUp(_ connection: UpstreamConnection) throws {
         while let generation = applier.generation, let change = try readChange(of: generation, wait: 0, connection) {
+            // After `outdated`, the difference to the present definitions must be requested.
             if try activate(change, connection) != .outdated { return }
         }
     }
@@ -82,7 +83,7 @@ final class DefinitionsFollower: Sendable {
         of generation: Int64, wait: Int, _ connection: UpstreamConnection
     ) throws -> Change? {
         let former = applier.present
-        // -1 and 0 request all definitions.
+        // The number -1 of changes and the version 0 of a datafile request all definitions.
         let changes = former.needsAllDefinitions ? -1 : former.definitions
         let newest = former.needsAllDefinitions ? 0 : former.newestDatafile
         let path =

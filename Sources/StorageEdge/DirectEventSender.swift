@@ -19,6 +19,8 @@ final class DirectEventSender: Sendable {
     private static let batch = (jobs: 256, bytes: 512 << 10)
 
     init(_ upstream: Upstream, _ sender: OutboxSender) {
+        // A job takes more than its contents in the request: the numbers of entries and the ids of users. 64 bytes are
+        // an estimate.
         lanes = Lanes(
             "edge-passage", count: Self.requests, limit: upstream.configuration.waitingRequests / Self.requests,
             batch: Self.batch, upstream, bytes: { job in job.entries.reduce(64) { $0 + $1.content.count } }

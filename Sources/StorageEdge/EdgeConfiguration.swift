@@ -23,9 +23,9 @@ public struct EdgeConfiguration: Sendable {
     /// How long the upstream may take for a response, in seconds. For a long poll, the time for which the
     /// upstream holds the request is added.
     public var timeout = 2.0
-    /// The maximum number of entries in the outbox.
+    /// The maximum number of entries in the outbox. While the outbox is full, events go directly to the upstream.
     public var outboxEntries = 10_000_000
-    /// The maximum size of the entries in the outbox, in bytes.
+    /// The maximum size of the entries in the outbox, in bytes. The consequence is the same as for ``outboxEntries``.
     public var outboxBytes = 1 << 30
     /// The maximum number of requests that wait for the upstream, for each kind (changes, lookups, and events that do
     /// not fit into the outbox). Further ones are refused.
@@ -38,7 +38,7 @@ public struct EdgeConfiguration: Sendable {
         self.token = token
     }
 
-    /// The limits of ``pollSeconds``.
+    /// The smallest and the greatest value of ``pollSeconds``.
     private static let pollRange = 1...30
 
     /// How long the upstream holds a long poll until there are changes, in seconds.

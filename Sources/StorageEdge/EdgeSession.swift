@@ -6,7 +6,7 @@ import StorageSQLite
 /// The session of one executor with an ``EdgeStore``.
 ///
 /// - Lookups read the copy. While the copy is incomplete or too old, they ask the upstream (``Lookups``).
-/// - Reads of definitions read the copy.
+/// - Other reads of users, and reads of definitions, read the copy.
 /// - Changes of profiles go to the upstream (``Enroller``).
 /// - Events go to the outbox, or directly to the upstream if the outbox cannot take them (``DirectEventSender``).
 ///

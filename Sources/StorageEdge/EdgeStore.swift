@@ -26,11 +26,17 @@ import Synchronization
 public final class EdgeStore: Store {
     /// The copy.
     let base: SQLiteStore
+    /// The state of the upstream, which all parts of the edge share.
     let upstream: Upstream
+    /// Writes the copy.
     let applier: FeedApplier
+    /// Sends changes of profiles to the upstream.
     let enroller: Enroller
+    /// Looks users up at the upstream.
     let lookups: Lookups
+    /// The events that wait until the upstream has stored them.
     let outbox: EventOutbox
+    /// Sends the entries of the outbox.
     let sender: OutboxSender
     /// Sends events that the outbox cannot take.
     let directSender: DirectEventSender
@@ -45,7 +51,7 @@ public final class EdgeStore: Store {
     public init(_ configuration: EdgeConfiguration, _ file: SQLiteConfiguration) throws(DatabaseError) {
         var file = file
         file.isEdge = true
-        // The readers of a feed follow the upstream's feed.
+        // An edge keeps no feed of its own, because the readers of a feed follow the upstream's feed.
         file.settings.feed = .off
         let path = file.path
         // Opened first, because it takes the lock against other processes.
@@ -57,7 +63,8 @@ public final class EdgeStore: Store {
             configuration.report(.copyWasDamaged(reason: damaged.reason, kept: damaged.name))
         }
         let identity = UpstreamIdentity(configuration, try EdgeState.stored(in: path))
-        // An edge stores and reports all times by its upstream's clock.
+        // An edge stores and reports all times by its upstream's clock. Each response may correct this clock, so steps
+        // of the clock are not reported. ``UpstreamIdentity`` reports a host's clock that is far off.
         file.settings.clock = { identity.now() }
         file.settings.reportClock = { _ in }
         let base = try SQLiteStore(file)

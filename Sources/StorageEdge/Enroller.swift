@@ -18,8 +18,8 @@ final class Enroller: Sendable {
     /// A change that waits to be sent.
     private struct Job: Sendable {
         let change: ProfileChange
-        /// The generation of the definitions with which the decision was made, 0 if it is unknown; `nil` for a save,
-        /// which needs no definitions.
+        /// The generation of the definitions with which the decision was made; `nil` for a save, which needs no
+        /// definitions. 0 means that the generation is unknown. No feed has the epoch 0, so such a decision is stale.
         let generation: Int64?
         /// The span of the client request, for traces.
         let span: Span?
@@ -31,11 +31,12 @@ final class Enroller: Sendable {
     private let lanes: Lanes<Job>
     /// The number of changes that the upstream has accepted or refused.
     let decided: Counter
-    /// The number of changes that have failed, because the upstream was away.
+    /// The number of changes that have failed, because the request failed or the upstream was away.
     let offline: Counter
     /// The maximum number of concurrent requests.
     private static let requests = 4
-    /// The maximum number of changes in a request, and their size in bytes. Both are below the limits of servers.
+    /// The maximum number of changes in a request, and about the maximum of their size in bytes. Both are below the
+    /// limits of servers.
     private static let batch = (jobs: 1_024, bytes: 600 << 10)
 
     init(_ upstream: Upstream, _ applier: FeedApplier, _ definitions: DefinitionsFollower) {

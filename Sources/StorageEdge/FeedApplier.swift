@@ -14,10 +14,12 @@ import Synchronization
 ///
 /// The ``EdgeState`` records how far the copy follows the upstream:
 ///
-/// 1. A new copy notes the current end of the feed as its position (``beginCopy(_:_:)``). 2. All users are copied
-/// (``copy(_:isLast:)``). 3. The lines after the position are applied (``apply(_:askedAt:)``). 4. If the feed does not
-/// continue at the position, the copy begins anew (``forget(_:_:)``). A feed that was begun anew
-///    has another *generation*, which is the epoch of its cursors.
+/// 1. A new copy notes the current end of the feed as its position (``beginCopy(_:_:)``).
+/// 2. All users are copied (``copy(_:isLast:)``).
+/// 3. The lines after the position are applied (``apply(_:askedAt:)``).
+/// 4. If the feed does not continue at the position, the copy begins anew (``forget(_:_:)``).
+///
+/// A feed that was begun anew has another *generation*. The generation is the epoch of the feed's cursors.
 final class FeedApplier: Sendable {
     enum Failure: Error {
         /// The copy cannot continue from its position; all users must be copied again.
@@ -37,13 +39,13 @@ final class FeedApplier: Sendable {
     /// The minimum time between two writes of the position if there are no lines to apply, in seconds. The position
     /// then only saves work after a restart, so it is not worth a commit for each response.
     private static let savingSeconds = 10.0
-    // Lookups read these without waiting for a write.
+    // These are copies of parts of the state. Lookups read them without waiting for a write, which locks the state.
 
     /// Whether the last attempt to write the copy has failed.
     private let failsToWrite = Atomic<Bool>(false)
     /// ``EdgeState/isComplete`` of the state.
     private let completeness: Atomic<Bool>
-    /// Whether the state has had definitions.
+    /// Whether the copy has definitions, perhaps of a former generation.
     private let definitionsAreKnown: Atomic<Bool>
 
     /// - Parameter stored: the state in the file.
@@ -68,11 +70,12 @@ final class FeedApplier: Sendable {
     /// copied.
     var position: FeedCursor? { state.withLock { $0.copiedTo == nil ? $0.cursor : nil } }
 
-    /// The epoch of the upstream's feed that the copy follows, also while all users are being copied; `nil` if the copy
-    /// follows none.
+    /// The epoch of the upstream's feed that the copy follows; `nil` if the copy follows no feed. While all users are
+    /// being copied, the copy follows a feed already.
     var generation: Int64? { state.withLock { $0.cursor?.epoch } }
 
-    /// The ``generation`` if the definitions of the copy belong to it; `nil` if decisions must not be stored.
+    /// The ``generation`` if the definitions of the copy belong to it; otherwise `nil`. Decisions with definitions of
+    /// another generation must not be stored.
     var decidingGeneration: Int64? { state.withLock { $0.definitions < 0 ? nil : $0.cursor?.epoch } }
 
     /// The present state of the copy.
@@ -121,6 +124,7 @@ final class FeedApplier: Sendable {
         next.upstreamID = state.upstreamID
         next.clockOffset = state.clockOffset
         state = next
+        // The batch has everything that the upstream had when it got the request. It may have got more since.
         if batch.isComplete { currentAsOf.max(askedAt, ordering: .acquiringAndReleasing) }
         completeness.store(next.isComplete, ordering: .releasing)
     }
@@ -175,6 +179,7 @@ final class FeedApplier: Sendable {
             guard state.cursor != nil, generation == nil || generation == state.cursor?.epoch else { return }
             state.cursor = nil
             state.copiedTo = nil
+            // -1 makes ``DefinitionsFollower`` request all definitions.
             state.definitions = -1
         }
         // If the write failed, the next refusal of the upstream tries again.
@@ -222,7 +227,8 @@ final class FeedApplier: Sendable {
     ) -> Result<Void, StorageError> {
         let reached = next.adding(identity)
         var result = Result { () throws(StorageError) in try operation(reached) }
-        // The store's writer has too much to do.
+        // Too many changes wait for the store's writer. The lines or users of this write must not be skipped, so the
+        // write is tried again, every 10 ms.
         while case .failure(.overloaded) = result {
             usleep(10_000)
             result = Result { () throws(StorageError) in try operation(reached) }
@@ -231,6 +237,7 @@ final class FeedApplier: Sendable {
         case .success:
             state = reached
             failsToWrite.store(false, ordering: .relaxed)
+        // Other errors, such as damage, do not mean that the file cannot be written.
         case .failure(.unavailable): failsToWrite.store(true, ordering: .relaxed)
         case .failure: break
         }

@@ -48,6 +48,7 @@ final class Follower: Sendable {
             applier.forget(generation, reason)
             return false
         } catch let error as UpstreamError {
+            // Other errors are reported as an upstream that is away (``Upstream/didFail(_:)``).
             if case .malformed = error { report(error) }
             throw error
         } catch {
@@ -64,8 +65,9 @@ final class Follower: Sendable {
 
     /// Copies all users if necessary, and then applies the next lines of the feed.
     ///
-    /// - Returns: whether there was progress: the copy has advanced, or the upstream held the request as it was asked
-    ///   to, or it was not asked to and the copy is up to date.
+    /// - Returns: whether there was progress. There was if the copy has advanced, or if the upstream has held a request
+    ///   that asked for it. A request that did not ask for it is progress once the copy is up to date, because the next
+    ///   request asks for it.
     private func advance(_ connection: UpstreamConnection) throws -> Bool {
         let isNew = !applier.present.isComplete
         if try applier.beginCopy(connection, upstream) {
@@ -170,7 +172,7 @@ private final class CopyWriter: @unchecked Sendable {
     // Safe: the state is read only after waiting for the work on the queue that wrote it.
     private let applier: FeedApplier
     private let queue = DispatchQueue(label: "edge-copy", qos: .userInitiated)
-    /// Limits the writes that wait, so that users do not arrive faster than they are stored.
+    /// Limits the writes that are in progress or wait to two, so that users do not arrive faster than they are stored.
     private let room = DispatchSemaphore(value: 2)
     private var failure: StorageError?
 

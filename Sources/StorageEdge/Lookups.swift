@@ -25,6 +25,7 @@ final class Lookups: Sendable {
     init(_ upstream: Upstream) {
         let asked = Counter()
         self.asked = asked
+        // An id takes more than its bytes in the request: quotes, a comma, perhaps escapes. 8 bytes are an estimate.
         lanes = Lanes(
             "edge-lookups", count: Self.requests, limit: upstream.configuration.waitingRequests / Self.requests,
             batch: Self.batch, upstream, bytes: { $0.userID.string.utf8.count + 8 }

@@ -20,8 +20,9 @@ final class OutboxSender: Sendable {
     private let applier: FeedApplier
     private let outbox: EventOutbox
     private let queue = DispatchQueue(label: "edge-outbox", qos: .userInitiated)
+    /// The thread waits for this semaphore while it has nothing to send.
     private let wakes = DispatchSemaphore(value: 0)
-    /// Whether ``wakes`` was signalled since the thread last woke.
+    /// Whether ``wakes`` was signalled since the thread last woke. Many new entries then cause only one signal.
     private let isAwake = Atomic<Bool>(false)
     /// The number of entries that the upstream has accepted.
     let sent = Counter()
@@ -76,8 +77,8 @@ final class OutboxSender: Sendable {
 
     /// Sends entries until none waits, or until the upstream is away.
     ///
-    /// Also ends while the copy has no position or is incomplete. Each request names the position, by which the
-    /// upstream notices that its database was replaced by an older one.
+    /// Nothing is sent while the copy has no position or is incomplete. Each request names the position. The upstream
+    /// thereby notices if its database was replaced by an older one.
     private func sendAll(_ connection: UpstreamConnection, _ backoff: inout Backoff) {
         while !upstream.cancellation.isCancelled, upstream.isUp, applier.position != nil, applier.isComplete {
             do {

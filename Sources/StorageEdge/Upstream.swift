@@ -16,12 +16,13 @@ final class Upstream: Sendable {
     private let reason = Mutex<String?>(nil)
     /// When the upstream last responded to the follower, in monotonic nanoseconds; 0 for never.
     private let lastContact = Atomic<UInt64>(0)
-    /// When the upstream was last found to be away, in monotonic nanoseconds.
+    /// When the upstream was last found to be away, in monotonic nanoseconds; 0 for never.
     private let lastFailure = Atomic<UInt64>(0)
     /// The shortest time in seconds that counts as a long poll. If an upstream responds without changes in less time,
     /// it does not hold requests, and a pause before the next request prevents a busy loop.
     static let shortestWait = 0.5
-    /// How long a patient request waits for data after the upstream was found to be away, in seconds.
+    /// How long a request of ``makePatientConnection()`` still waits for data after the upstream was found to be away,
+    /// in seconds.
     private static let patience = 5.0
     /// A pipe that becomes readable when the edge closes, which ends pauses.
     private let ending: (readEnd: Int32, writeEnd: Int32)
@@ -150,7 +151,7 @@ struct Backoff {
     private static let shortest = 0.1
     /// The longest pause, in seconds.
     private static let longest = 2.0
-    /// The longest next pause.
+    /// The upper bound of the next pause, in seconds.
     private var seconds = shortest
 
     /// Returns the next pause in seconds.

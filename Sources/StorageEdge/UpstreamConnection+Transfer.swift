@@ -53,6 +53,7 @@ extension UpstreamConnection {
                             if request.body != nil { parameters.body = bytes.baseAddress ?? none }
                             parameters.length = bytes.count
                             parameters.connect_milliseconds = Int(connectSeconds * 1_000)
+                            // 0 means that there is no limit.
                             parameters.milliseconds = request.seconds.map { Int($0 * 1_000) } ?? 0
                             parameters.idle_seconds = request.idleSeconds ?? 0
                             parameters.is_sent_once = request.isSentOnce ? 1 : 0

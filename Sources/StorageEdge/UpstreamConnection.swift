@@ -14,9 +14,10 @@ final class UpstreamConnection {
     let url: String
     /// The host of the URL, for spans.
     private let host: String
+    /// The port of the URL, for spans.
     private let port: Int
     let identity: UpstreamIdentity
-    /// How long connecting may take.
+    /// How long connecting may take, in seconds.
     let connectSeconds: Double
     private let cancellation: Cancellation
     /// Called from time to time during a request, with the time when data last arrived, in monotonic nanoseconds. If it
@@ -169,9 +170,11 @@ final class UpstreamConnection {
     ) throws(UpstreamError) -> UpstreamResponse {
         guard !cancellation.isCancelled else { throw .closing }
         if client == nil { client = http_client_open() }
+        // `http_client_open` loads libcurl, and returns `nil` if libcurl is not installed.
         guard let client else { throw .noResponse("an edge needs libcurl: apt-get install libcurl4") }
         var response = UpstreamResponse()
         var origin: Result<Void, UpstreamError>?
+        // `http_client_perform` needs 256 bytes for the reason of a failure.
         var error = [CChar](repeating: 0, count: 256)
         withoutActuallyEscaping(receive) { receive in
             var exchange = Exchange(
@@ -182,6 +185,7 @@ final class UpstreamConnection {
             if response.status > 0 { exchange.checkOrigin() }
             response.fields = exchange.fields
             origin = exchange.origin
+            // The upstream may have performed the request, so there is no complete response; see `transfer`.
             if exchange.gaveUp { response.status = -1 }
         }
         if case .failure(let error) = origin { throw error }

@@ -18,12 +18,13 @@ final class UpstreamIdentity: Sendable {
     /// start, which does not jump when this host's clock is set.
     private let origin: Atomic<Int64>
     /// The maximum difference between ``now()`` and the store's time, in milliseconds. Before the first response, the
-    /// offset comes from the last run, and a second is assumed.
+    /// offset comes from the last run. Its error is unknown then, and one second is assumed.
     private let uncertainty = Atomic<Int64>(1_000)
     /// Whether the clock offset exceeds ``greatOffset``, and was reported.
     private let isFarOff = Atomic<Bool>(false)
     private let token: Mutex<String?>
     private let report: @Sendable (EdgeEvent) -> Void
+    // Names of header fields in lower case, as ``check(_:status:sentAt:)`` gets them.
     private static let generationField = "\(EdgeFields.generation)".lowercased()
     private static let timeField = "\(EdgeFields.time)".lowercased()
     /// The clock offset beyond which operators are warned.
@@ -100,6 +101,7 @@ final class UpstreamIdentity: Sendable {
                     + "to follow that one")
         }
         if known == 0, generation.storeID != 0 { storeID.store(generation.storeID, ordering: .relaxed) }
+        // A time beyond 2^48 ms, about the year 10900, is malformed. Without a limit, computations might overflow.
         if let time = fields.last(where: { $0.name == Self.timeField }).flatMap({ Int64($0.value) }),
             (0...1 << 48).contains(time)
         {
