@@ -3,7 +3,8 @@ public import Chronology
 /// A receiver of events: its URL, the events that it gets, and the state of the delivery. Events are entries of the
 /// audit log. Only one server at a time sends the events of a webhook, in the order of the log.
 public struct Webhook: Sendable, Equatable {
-    /// The format of the body of a delivery.
+    /// The format of the body of a delivery. The standard format has the audit entry as JSON. The formats of Slack and
+    /// Teams have a sentence about the entry, and a link if the server knows its own URL.
     public enum Format: String, Sendable, CaseIterable {
         case standard, slack, teams
     }

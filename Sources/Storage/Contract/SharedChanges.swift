@@ -14,8 +14,8 @@ extension SharedChange<StoredDatafile?> {
     ///   - allocations: the allocations of the datafile's experiments; see ``AllocationRules/allocations(in:since:)``.
     ///   - statuses: the statuses of the datafile's experiments; see ``StatusRules/statuses(in:since:)``.
     ///   - series: the series that the experiments' metrics need, by experiment.
-    ///   - replacing: the version that must be active, so that no concurrent edit is lost: 0 if there must be no
-    ///     datafile, `nil` to accept any.
+    ///   - replacing: the version that must be active, so that no concurrent edit is lost. 0 means that no datafile must
+    ///     be active, and `nil` accepts any version.
     ///   - newest: the version that must be the newest of all projects, because the ids of new experiments were
     ///     compared with the ids in other projects; `nil` to accept any.
     ///   - freezing: the experiments that the datafile concludes. Their totals are frozen in the same transaction, so

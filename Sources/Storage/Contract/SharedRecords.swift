@@ -53,8 +53,8 @@ package struct SharedRecords {
         case insertFrozenResults([FrozenRow])
         /// Inserts a series, or replaces the series with the same number.
         case putSeries(TrackedSeries)
-        /// Deletes the tallies of a series. With the number `andSeries`, the series is deleted as well; `nil` as long
-        /// as users still have totals of the series.
+        /// Deletes the tallies of a series. If `andSeries` is the number of the series, the series is deleted as well.
+        /// `andSeries` is `nil` as long as users still have totals of the series.
         case deleteSums(SeriesSums, andSeries: Int64?)
         /// Sets the number of the newest series. The number is also the version of all series: a change of a user is
         /// refused if it was computed with another version.
@@ -99,11 +99,11 @@ package struct SharedRecords {
     package var newestDatafile: Int64 = 0
     /// The active datafile of the requested project, without its content; `nil` if there is none.
     package var activeDatafile: StoredDatafile?
-    /// By experiment.
+    /// The last allocation period of each requested experiment that has one.
     package var latestPeriods: [Identifier: AllocationPeriod] = [:]
-    /// By experiment.
+    /// The last status period of each requested experiment that has one.
     package var latestStatuses: [Identifier: StatusPeriod] = [:]
-    /// By experiment.
+    /// The tallies of each requested experiment that has any.
     package var tallies: [Identifier: TallySnapshot] = [:]
     /// The tracked series of all experiments.
     package var series: [TrackedSeries] = []

@@ -65,7 +65,7 @@ enum MirrorRules {
 
         // Changes after a removal belong to a new user with the same id, so the deletions come first.
         if isRemoval { records.write(.eraseOtherRecords) }
-        // Empty without a removal, because they have not been read then.
+        // Sticky documents are read only for a removal. For other changes the list is empty.
         if !records.stickyDocuments.isEmpty { records.write(.eraseStickyDocuments) }
         write(state.profile?.record, replacing: stored, in: &records)
         if let attributes = state.attributes { records.write(.putAttributes(attributes, changed: [])) }

@@ -52,7 +52,8 @@ public struct BreakdownGroup: Hashable, Sendable {
     func name(of goal: Identifier) -> Identifier { Identifier("\(GroupNames(series).values(of: goal).from)\(index)") }
 }
 
-/// The names under which the groups of a breakdown are tallied, as ranges in the order of names:
+/// The names under which the groups of a breakdown are tallied, as ranges in the order of names. A range has all names
+/// with a prefix. It ends at the prefix whose last character is the next one: `v` after `u`, U+0002 after U+0001.
 ///
 /// - Users: U+0001, the number of the series, `u`, and the index of the group. Example: `\u{1}7u3`
 /// - Totals of a goal: U+0001, the number of the series, `v`, the goal, U+0001, and the index. Example:
@@ -89,7 +90,9 @@ package struct GroupNames: Sendable {
 
 /// The tallies of an experiment for one goal or series, by the index of a ``BreakdownGroup``, from one snapshot.
 public struct BreakdownTally: Sendable {
+    /// The users by the index of their group.
     private var users: [Int: [Cohort: UserCounts]] = [:]
+    /// The totals of the goal by the index of the group.
     private var goals: [Int: [(variationID: Identifier, day: Int64, tally: GoalTally)]] = [:]
     private let names: (users: GroupNames.Range, values: GroupNames.Range)
 

@@ -38,6 +38,7 @@ enum CovariateRules {
             guard let number = series.covariateAttribute.flatMap(value), EventRules.isUsable(value: number) else {
                 continue
             }
+            // Only a sum has a covariate, and a sum has one name.
             totals[series.names[0]] = UserGoal(beforeCount: 1, beforeValue: number)
         }
         return totals

@@ -15,6 +15,7 @@ extension EventRules {
         }
         var next = stored
         if exposure.happenedAt < stored.exposure.happenedAt { next.exposure = exposure }
+        // Stores do not keep these two members, so they must not count as a difference to the stored exposure.
         next.exposure.active = nil
         next.exposure.enrollsWith = nil
         next.exposure.isChosen = stored.exposure.isChosen || exposure.isChosen

@@ -127,6 +127,7 @@ extension SharedRecords {
         var version = newestSeries
         for series in series where series.sdkKey == sdkKey && series.state != .dropped {
             if missing[series.experimentID]?.remove(series.definition) != nil { continue }
+            // With a new version, changes of users that were computed with the dropped series are refused.
             version = newestSeries + 1
             drop(series)
         }
@@ -139,6 +140,7 @@ extension SharedRecords {
                 insert(series, at: now)
             }
         }
+        // The number of the newest series is also the version of all series. It changes even if series were only dropped.
         if version != newestSeries { write(.renumberSeries(version)) }
     }
 

@@ -12,10 +12,12 @@ import Synchronization
 public final class SeriesFiller: @unchecked Sendable {
     // Safe: a timer source may be cancelled from any thread. All other properties are Sendable.
     private let session: BackgroundSession
+    /// The number of exposures that one step covers.
     private let batch: Int
     private let state = Mutex(State())
     /// Starts a round from time to time, because another process may have stopped with work left.
     private let timer: any DispatchSourceTimer
+    /// The time between two rounds that the timer starts.
     private static let interval = DispatchTimeInterval.seconds(30)
 
     private struct State {

@@ -79,9 +79,11 @@ enum SeriesRules {
         guard case .funnel(let goals) = series.definition.content else {
             var total = UserGoal()
             let counts = add(event, to: &total, series.definition, exposedAt: first)
+            // A total that exists needs only the new event. A total to be filled needs all events that count.
             return mustBeFilled && counts ? first - series.definition.lookBack : nil
         }
         guard series.definition.isInWindow(event.happenedAt - first), event.happenedAt >= first else { return nil }
+        // A funnel that must be filled needs all events since the exposure.
         if mustBeFilled { return first }
         let times = formers.map { former in former.map { first + $0.time } }
         let changesFunnel = goals.indices.contains { step in
@@ -113,6 +115,7 @@ enum SeriesRules {
         let former = formers[0]
         var total = former ?? UserGoal()
         guard add(event, to: &total, series.definition, exposedAt: first) else { return [former] }
+        // Without a former total, the filler may not have reached the user. All stored events are then added up.
         guard former == nil, series.state == .filling else { return [total] }
         return [filled(series, from: stored + [event], exposure)[series.names[0]]]
     }

@@ -15,6 +15,7 @@ public struct ShortenedSeries: Sendable {
         let end = min(definition.to ?? span, span)
         guard definition.from < end else { return nil }
         definition.to = end
+        // Only the definition and the names are used. No store keeps this series, so it needs no number of its own.
         series = TrackedSeries(number: 0, sdkKey: "", experimentID: "", definition: definition)
     }
 

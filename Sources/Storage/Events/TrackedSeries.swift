@@ -44,7 +44,8 @@ public struct TrackedSeries: Sendable, Equatable {
         self.since = since
     }
 
-    /// A series name that no series has, because numbers begin with 1.
+    /// A series name that no series has, because numbers begin with 1. Results read the tally of this name for a series
+    /// that is not tracked yet: the tally has the numbers of users, but no totals.
     public static let unknownName: Identifier = "\u{1}0"
 
     var isFunnel: Bool { if case .funnel = definition.content { true } else { false } }

@@ -83,6 +83,8 @@ enum DecimalSum {
         let magnitude = max(abs(sum), abs(value), abs(plain))
         guard magnitude < limit else { return plain }
         let decimal = (plain * scale).rounded() / scale
+        // Four roundings contribute to the difference: of both terms, of their sum, and of `decimal`. Each is at most
+        // half a unit in the last place.
         return abs(plain - decimal) <= 2 * magnitude.ulp ? decimal : plain
     }
 }

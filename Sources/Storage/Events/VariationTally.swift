@@ -11,16 +11,19 @@ public struct VariationTally: Sendable, Equatable {
         self.variationID = variationID
     }
 
+    /// See ``UserCounts/counted``.
     public var counted: Int {
         get { users.counted }
         set { users.counted = newValue }
     }
 
+    /// See ``UserCounts/multipleVariations``.
     public var multipleVariations: Int {
         get { users.multipleVariations }
         set { users.multipleVariations = newValue }
     }
 
+    /// See ``UserCounts/chosen``.
     public var chosen: Int {
         get { users.chosen }
         set { users.chosen = newValue }
@@ -28,8 +31,7 @@ public struct VariationTally: Sendable, Equatable {
 }
 
 /// Counts and sums over the counted users of a variation. Means, variances and covariances are computed from them. In
-/// the sums, `y` is a user's value since the first exposure, and `x` is the value before it; `xx`, `yy` and `xy` are
-/// the products of the two.
+/// the names of the sums, `y` is a user's value since the first exposure, and `x` is the user's value before it.
 public struct GoalTally: Sendable, Equatable {
     /// The number of events since the first exposure.
     public var events = 0
@@ -39,10 +41,15 @@ public struct GoalTally: Sendable, Equatable {
     public var convertedBefore = 0
     /// The number of users with an event both before and since the first exposure.
     public var convertedBoth = 0
+    /// The sum of the values since the first exposure.
     public var y = CompensatedSum.zero
+    /// The sum of the squares of these values.
     public var yy = CompensatedSum.zero
+    /// The sum of the values before the first exposure.
     public var x = CompensatedSum.zero
+    /// The sum of the squares of these values.
     public var xx = CompensatedSum.zero
+    /// The sum of the products of each user's two values.
     public var xy = CompensatedSum.zero
     /// The number of events since the first exposure with a value other than 0; 0 for a series.
     public var valued = 0

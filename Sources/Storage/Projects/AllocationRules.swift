@@ -72,6 +72,7 @@ public enum AllocationRules {
         if exposure.isImported { return ofDatafile.number }
         let ofProject = records.periods.filter { $0.sdkKey == active.sdkKey }
         func current(at time: Instant) -> AllocationPeriod? {
+            // Before the first stored period the allocation is unknown. The first period is the closest to it.
             ofProject.current(at: time) ?? ofProject.earliest
         }
         let period =

@@ -36,7 +36,8 @@ public struct DefinitionVersions: Sendable {
 }
 
 extension StoreQuery<DefinitionVersions> {
-    /// Reads all datafiles of a project that are kept, with the elements that have one of some keys, in any list.
+    /// Reads all datafiles of a project that are kept, and the elements with some keys. An element may be in any list
+    /// of the datafile.
     public static func definitionVersions(sdkKey: String, keys: Set<Identifier>) -> Self {
         Self(.definitionVersions(sdkKey: sdkKey, keys: keys)) { context in
             var versions = DefinitionVersions(datafiles: [], rows: [])

@@ -148,12 +148,13 @@ extension FrozenRow {
         var users: [(cohort: Cohort, counts: UserCounts)] = []
         for element in try list(json?.object?["users"]?.array) {
             let numbers = element.dropFirst().compactMap(\.integer)
+            // A period, a day and four counts. Rows of earlier releases lack the fourth count.
             guard let id = element.first?.string, (5...6).contains(numbers.count) else { throw damage }
             let cohort = Cohort(variationID: Identifier(id), period: numbers[0], day: numbers[1])
             let counts = UserCounts(
                 counted: Int(clamping: numbers[2]), multipleVariations: Int(clamping: numbers[3]),
                 chosen: Int(clamping: numbers[4]),
-                // Rows of earlier releases lack the fourth count.
+                // The fourth count, if the row has it.
                 notRunning: numbers.count > 5 ? Int(clamping: numbers[5]) : 0)
             users.append((cohort, counts))
         }
@@ -166,6 +167,7 @@ extension FrozenRow {
     package func tallies() throws(StorageError) -> [(variationID: Identifier, day: Int64, tally: GoalTally)] {
         var tallies: [(variationID: Identifier, day: Int64, tally: GoalTally)] = []
         for element in try list(json?.array) {
+            // A variation, a day and 15 numbers. Rows of earlier releases lack the last number.
             guard (16...17).contains(element.count), let id = element[0].string, let day = element[1].integer,
                 let tally = GoalTally(element[2...])
             else { throw damage }
@@ -180,6 +182,7 @@ extension FrozenRow {
         return value.map { $0.array ?? [] }
     }
 
+    /// The parsed content. It contains the definition of the experiment, so it may be as deep as a datafile.
     fileprivate var json: JSONValue? { try? JSONParser(maximumDepth: 128).parse(content) }
 
     fileprivate var damage: StorageError {

@@ -148,6 +148,7 @@ extension SharedRecords {
         case .deleteAttribute(let definition):
             [
                 delete(from: .attributes, where: ["number": .integer(Int(definition.number))]),
+                // The empty id comes before all users: no user's value has been deleted yet.
                 .insert([[.integer(Int(definition.number)), .text("")]], into: .attributeRemovals),
             ]
         case .putSegment(let segment): [.insert([segment.values], into: .segments)]
@@ -245,6 +246,8 @@ extension SharedRecords {
                 AND version <> coalesce((SELECT max(version) FROM datafiles WHERE sdk_key = $1 AND author = $3), 0)
                 ORDER BY version LIMIT $4)
             """, .text(sdkKey), .integer(max(1, count)), .text(Author.processUser.name), .integer(pruneLimit))
+        // An element that ended at the oldest kept datafile in parts, or before it, is in no kept datafile. If no
+        // datafile in parts is kept, no ended element is needed: the number in the statement is the greatest of 64 bits.
         let elements = SQLQuery(
             "prune_elements",
             """

@@ -7,28 +7,37 @@
 public enum StoredTable: String, Sendable, CaseIterable {
     case projects
     case datafiles
+    /// The elements of datafiles that are stored in parts; see ``DatafileParts``.
     case definitions
     case attributes
+    /// Deleted attributes whose values are being deleted, each with the last user whose value was deleted.
     case attributeRemovals = "attribute_removals"
     case segments
     case allocationPeriods = "allocation_periods"
     case statusPeriods = "status_periods"
     case trackedSeries = "tracked_series"
+    /// The profile and the attributes of each user.
     case users
     case forcedVariations = "forced_variations"
     case stickyDocuments = "sticky_documents"
     case exposures
     case goalEvents = "goal_events"
+    /// Users' totals of goals and series; see ``UserGoal``.
     case userGoals = "user_goals"
+    /// The numbers of users; see ``UserCounts``.
     case variationUsers = "variation_users"
+    /// The sums of goals and series; see ``GoalTally``.
     case variationGoals = "variation_goals"
     case frozenResults = "frozen_results"
     case lastUses = "last_uses"
     case proposals
+    /// Looks of bandits; see ``StoredLook``.
     case banditLooks = "bandit_looks"
     case audit
+    /// Erased and merged users; see ``RemovedUser``.
     case removedUsers = "removed_users"
     case webhooks
+    /// Findings of the experiment monitor; see ``StoredLook``.
     case experimentFindings = "experiment_findings"
 
     /// The tables from which the rows with a project's SDK key are deleted with the project.

@@ -19,8 +19,8 @@ public final class DefinedValue<Value: Sendable>: Sendable {
 }
 
 // The limit of assignments per profile. Assignments of archived experiments do not count against the limit; see
-// ``ProfileRules/archived``. Finding them takes a pass over the profile, so they are subtracted only from a profile
-// that exceeds the limit with them.
+// ``ProfileRules/archived``. To find these assignments takes a pass over the profile. The pass is skipped if all
+// assignments of the profile together do not exceed the limit.
 
 extension ProfileRules {
     /// Refuses a change early if it would certainly exceed the limit.

@@ -143,6 +143,7 @@ extension AttributeDefinition {
         var chosen: Set<Int> = []
         for value in given {
             guard let index = indices[value] else {
+                // A selection may allow a thousand values. A message lists at most 20 of them.
                 let list = allowedValues.prefix(20).map { Self.quoted($0.string) }.joined(separator: ", ")
                 let more = allowedValues.count > 20 ? ", …" : ""
                 throw AttributeRefusal("`\(name)` must be one of \(list)\(more); got \(Self.quoted(value.string))")

@@ -5,6 +5,7 @@ import JSON
 /// ends the iteration. ``AttributeRecord`` describes the format.
 struct AttributeFields {
     private let bytes: UnsafeRawBufferPointer
+    /// The position of the next field. The first field follows the version, which is one byte.
     private var position = 1
 
     /// - Returns: `nil` for an unknown version of the format.
@@ -53,6 +54,7 @@ struct AttributeFields {
         var shift: UInt64 = 0
         while position < bytes.count {
             let byte = bytes[position]
+            // The tenth byte has only the highest of the 64 bits.
             guard shift < 63 || byte <= 1 else { return nil }
             position += 1
             value |= UInt64(byte & 0x7F) << shift

@@ -118,7 +118,8 @@ extension MergeRules {
                 totals[key.goal, default: UserGoal()].addKept(total, withBefore: keepsBefore)
             }
         }
-        // Covariates from the attributes of the request that caused the exposure, where neither user has one yet.
+        // While a series is being filled, both users may lack its covariate. It then comes from the attributes of the
+        // request that caused the exposure.
         let filling = series.filter { $0.experimentID == exposure.experimentID && $0.state == .filling }
         for (name, total) in CovariateRules.given(exposure, filling) where totals[name]?.beforeCount ?? 0 == 0 {
             totals[name, default: UserGoal()].add(total)
@@ -151,7 +152,7 @@ private struct KeptTotals {
     /// Totals from events that retention has deleted, and from attributes. They are what is left of the stored totals
     /// after the stored events are subtracted. Funnels, breakdowns, and series that are no longer tracked are left out.
     private(set) var totals: [UserRecords.TotalKey: UserGoal]
-    /// When the user reached the steps of funnels, also by deleted events.
+    /// When the user reached the steps of funnels. The events by which the user reached them may have been deleted.
     let funnelTimes: [UserRecords.TotalKey: Instant]
 
     init(of records: UserRecords, _ series: [TrackedSeries]) {

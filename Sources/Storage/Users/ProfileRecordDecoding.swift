@@ -48,6 +48,7 @@ struct ProfileRecordDecoder {
         var shift: UInt64 = 0
         while true {
             let byte = try byte()
+            // The tenth byte has only the highest of the 64 bits.
             guard shift < 63 || byte <= 1 else { throw .numberOutOfRange }
             value |= UInt64(byte & 0x7F) << shift
             if byte < 0x80 { return value }
@@ -116,6 +117,7 @@ struct ProfileRecordDecoder {
     static func layer(_ range: Range<Int>, of bytes: [UInt8]) throws(ProfileRecordDamage) -> Layer {
         var decoder = ProfileRecordDecoder(bytes, at: range.lowerBound)
         let members = try decoder.byte()
+        // Three bits, of which at least one is set: a layer without members is not written.
         guard (1...7).contains(members) else { throw .invalidLayer }
         var layer = Layer()
         if members & ProfileRecord.authorFlag != 0 { layer.author = try decoder.text() }
@@ -135,12 +137,15 @@ extension ProfileRecord {
     static let version: UInt8 = 1
     /// The version of a record with a layer.
     static let layeredVersion: UInt8 = 2
-    /// The flags in the first byte of an entry.
+    /// The flag in the first byte of an entry that expires.
     static let expiresFlag: UInt8 = 0x80
+    /// The flag in the first byte of an entry that has a layer.
     static let layerFlag: UInt8 = 0x40
-    /// The flags in the first byte of a layer.
+    /// The flag in the first byte of a layer that has an author.
     static let authorFlag: UInt8 = 1
+    /// The flag in the first byte of a layer that has a reason.
     static let reasonFlag: UInt8 = 2
+    /// The flag in the first byte of a layer that covers an assignment.
     static let beneathFlag: UInt8 = 4
 
     /// Reads the header and trusts the entries; see ``checkEntries()``.

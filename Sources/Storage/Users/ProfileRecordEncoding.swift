@@ -16,8 +16,9 @@ struct ProfileRecordEncoder {
         bytes.removeLast(bytes.count - count)
     }
 
-    /// The number of bytes that ``beginCounted()`` reserves for a length, and the first length that needs more.
+    /// The number of bytes that ``beginCounted()`` reserves for a length.
     private static let reservedForLength = 2
+    /// The smallest length that needs more bytes. Each of the two bytes has seven bits of the length.
     private static let lengthLimit = 1 << 14
 
     /// Begins a part that is preceded by its length, and reserves room for the length.

@@ -12,10 +12,11 @@ public struct ProfileRules: Sendable {
     /// The lifetime of an assignment since it was last saved, unless the experiment defines another lifetime; `nil` if
     /// assignments do not expire. Overrides are not affected: an override expires only if its admin has set a time.
     public var assignmentTTL: TimeSpan?
-    /// The lifetimes of the experiments that define their own; `nil` if assignments in the experiment do not expire.
+    /// The lifetimes of the experiments that define their own. A lifetime of `nil` means that assignments in the
+    /// experiment do not expire.
     public let lifetimes = DefinedValue<[Identifier: TimeSpan?]>([:])
-    /// The archived experiments. Users keep their assignments there, so that results stay readable and an experiment
-    /// may be unarchived; but these assignments do not count against the limit.
+    /// The archived experiments. Users keep their assignments in these experiments, so that results stay readable and
+    /// an experiment may be unarchived. The assignments do not count against the limit.
     public let archived = DefinedValue<Set<Identifier>>([])
 
     public init(assignmentLimit: Int = 1_000, assignmentTTL: TimeSpan? = nil) {

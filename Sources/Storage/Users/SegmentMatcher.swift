@@ -61,8 +61,10 @@ private indirect enum BoundCondition: Sendable {
             if let attribute = condition.name.flatMap({ schema.attribute(Identifier($0)) }) {
                 self = .attribute(attribute.number, test)
             } else {
+                // An attribute that is not in the schema has no stored value.
                 self = .constant(test.evaluate(JSONValue?.none))
             }
+        // Only a request can list the user's segments of Optimizely's Data Platform, and a scan has no request.
         case .qualified: self = .constant(false)
         case .unknownType, .unknownMatch: self = .constant(nil)
         }

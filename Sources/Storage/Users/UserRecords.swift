@@ -53,9 +53,11 @@ public struct UserRecords: Sendable {
 
     /// A write that a rule requests.
     public enum Write: Sendable {
+        /// Stores a profile. `replacing` is the stored profile; `nil` if there is none.
         case putProfile(ProfileRecord, replacing: ProfileRecord?)
         /// Fails the transaction unless the datafile with this version is still the newest at the commit.
         case expectNewestDatafile(Int64)
+        /// Deletes the profile. `replacing` is the stored profile, without assignments if it is damaged.
         case deleteProfile(replacing: ProfileRecord?)
         case putForcedVariation(ForcedVariation)
         case deleteForcedVariation(ForcedVariation)
@@ -86,16 +88,23 @@ public struct UserRecords: Sendable {
     }
 
     public let userID: Identifier
+    /// The profile, including expired assignments.
     public var profile = Stored<ProfileRecord>.absent
+    /// The attributes of the user.
     public var attributes = Stored<AttributeRecord>.absent
     /// The names of the attributes in the schema, by their numbers.
     public var definedAttributes: [UInt32: Identifier] = [:]
+    /// The numbers of the user's goal events and audit entries.
     public var otherRecords = OtherRecords()
+    /// The sticky documents of attributes whose value is this user's id.
     public var stickyDocuments: [StickyContent] = []
+    /// The variations that are forced on the user, in all projects.
     public var forcedVariations: [ForcedVariation] = []
     /// The exposures, at most one per experiment.
     public var exposures: [StoredExposure] = []
+    /// The requested totals of the user that exist.
     public var totals: [TotalKey: UserGoal] = [:]
+    /// The user's goal events since the requested time, in any order.
     public var goalEvents: [GoalValue] = []
     /// The requested sender's ids that stored goal events of the user have.
     public var senderIDs: Set<Identifier> = []
@@ -105,6 +114,7 @@ public struct UserRecords: Sendable {
     public var statuses: [StatusPeriod] = []
     /// The version of the newest datafile of all projects; 0 if there is none.
     public var newestDatafile: Int64 = 0
+    /// The tracked series of the requested experiments, without dropped ones.
     public var series: [TrackedSeries] = []
     /// The requested erasures and merges of the user, and perhaps earlier ones.
     public var removals: [RemovedUser] = []
@@ -167,8 +177,9 @@ public struct UserRecords: Sendable {
 
     // MARK: For rules
 
-    /// Whether these parts have been read, and all parts that were checked before. A part that has not been read
-    /// becomes missing.
+    /// Whether these parts have been read. A part that has not been read becomes missing.
+    ///
+    /// - Returns: `false` also if a part is missing from an earlier call. The store reads all missing parts at once.
     mutating func has(_ parts: [Part]) -> Bool {
         for part in parts where !readParts.contains(part) && !missing.contains(part) { missing.append(part) }
         return missing.isEmpty
