@@ -45,6 +45,7 @@ enum OutboxEntry {
         return writer.finish()
     }
 
+    /// Returns an id for an event to which its sender gave none: 128 random bits, which make a second use unlikely.
     private static func randomID() -> String {
         let high = UInt64.random(in: .min ... .max)
         let low = UInt64.random(in: .min ... .max)

@@ -77,7 +77,7 @@ final class UpstreamConnection {
 
     /// Sends a request that must succeed.
     ///
-    /// - Returns: a response with the status 200 to 299, or 304.
+    /// - Returns: a response with the status 200 to 299, or 304 if the edge has the newest definitions already.
     /// - Throws: ``UpstreamError/refused(status:detail:)`` for any other status; the errors of ``send(_:)``.
     func expect(_ request: Request) throws(UpstreamError) -> UpstreamResponse {
         let response = try send(request)
@@ -115,6 +115,7 @@ final class UpstreamConnection {
         var rest: [UInt8] = []
         let response = try perform(request) { status, bytes in
             rest.append(contentsOf: bytes)
+            // With another status the body is a problem document, which is kept for the error.
             return status != 200 || rest.takeLines(line)
         }
         guard response.status == 200 else { throw Self.refusal(response.status, rest) }

@@ -56,8 +56,9 @@ extension UpstreamError {
         }
     }
 
-    /// Whether the upstream counts as away, because other requests would fail as well: the upstream does not respond,
-    /// refuses the edge's token, or lacks the routes for edges.
+    /// Whether the upstream counts as away, because other requests would fail as well. This is so if the upstream does
+    /// not respond, if it fails (500 to 599), if it refuses the edge's token (401, 403), or if it lacks the routes for
+    /// edges (404).
     var meansAway: Bool {
         switch self {
         case .noResponse, .late, .foreign: true

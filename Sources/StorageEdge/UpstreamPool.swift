@@ -25,7 +25,7 @@ public final class UpstreamPool: Sendable {
     private static let requests = 8
     /// The maximum number of requests that wait.
     private static let waiting = 1_000
-    /// How long a response that takes long may send no data, in seconds.
+    /// How long the upstream may send no data for a request with `takesLong`, in seconds.
     private static let longSeconds = 30
 
     init(_ upstream: Upstream) {

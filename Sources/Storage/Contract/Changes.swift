@@ -66,6 +66,7 @@ public struct SharedChange<Value: Sendable>: Sendable {
 
 /// The values on which rules depend in addition to the records.
 package struct RuleContext: Sendable {
+    /// The rules of profile changes in this store.
     package let profiles: ProfileRules
     /// The time of the transaction, by the store's clock.
     package let now: Instant

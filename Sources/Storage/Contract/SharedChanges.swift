@@ -14,7 +14,7 @@ extension SharedChange<StoredDatafile?> {
     ///   - allocations: the allocations of the datafile's experiments; see ``AllocationRules/allocations(in:since:)``.
     ///   - statuses: the statuses of the datafile's experiments; see ``StatusRules/statuses(in:since:)``.
     ///   - series: the series that the experiments' metrics need, by experiment.
-    ///   - replacing: the version that must be active, so that no concurrent edit is lost. 0 means that no datafile must
+    ///   - replacing: the version that must be active, so that no concurrent edit is lost. 0 means that no datafile may
     ///     be active, and `nil` accepts any version.
     ///   - newest: the version that must be the newest of all projects, because the ids of new experiments were
     ///     compared with the ids in other projects; `nil` to accept any.

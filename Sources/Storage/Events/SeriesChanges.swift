@@ -140,7 +140,7 @@ extension SharedRecords {
                 insert(series, at: now)
             }
         }
-        // The number of the newest series is also the version of all series. It changes even if series were only dropped.
+        // The number of the newest series is also the version of all series. It changes even if no series is new.
         if version != newestSeries { write(.renumberSeries(version)) }
     }
 

@@ -1,7 +1,7 @@
 public import Bucketing
 public import Chronology
 
-/// A ``SeriesDefinition`` that an experiment uses, with a number that is never reused.
+/// A ``SeriesDefinition`` that an experiment uses, with a number from 1 on that is never reused.
 ///
 /// A new series is being filled: ``SeriesFiller`` computes users' totals from the stored events, while new events are
 /// added to the totals as they arrive (``SeriesRules``). Once no metric needs the series, it is dropped, and the filler

@@ -208,9 +208,9 @@ extension StoreQuery<StoredDatafile?> {
     /// Reads the datafile of a project that was active at a time; `nil` if there was none, or if it is no longer kept.
     public static func datafile(sdkKey: String, activeAt time: Instant) -> Self {
         Self(.activeDatafile(sdkKey: sdkKey, at: time)) { context in
-            // Before the oldest kept datafile another one may have been active that has been deleted. A datafile is
-            // therefore only found if it is among the kept number of newest datafiles: the last datafile of the process
-            // user stays even if the datafiles after it have been deleted.
+            // The datafile that was active at the time may have been deleted while an older one is kept: the last
+            // datafile of the process user always stays. The older one must not be found in its place. Only the newest
+            // datafiles are therefore searched, as many as the store keeps.
             first(
                 "datafile_active_at",
                 """

@@ -247,7 +247,7 @@ extension SharedRecords {
                 ORDER BY version LIMIT $4)
             """, .text(sdkKey), .integer(max(1, count)), .text(Author.processUser.name), .integer(pruneLimit))
         // An element that ended at the oldest kept datafile in parts, or before it, is in no kept datafile. If no
-        // datafile in parts is kept, no ended element is needed: the number in the statement is the greatest of 64 bits.
+        // datafile in parts is kept, no ended element is needed: the number in the SQL is the greatest of 64 bits.
         let elements = SQLQuery(
             "prune_elements",
             """
