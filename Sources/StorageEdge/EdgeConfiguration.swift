@@ -25,10 +25,10 @@ public struct EdgeConfiguration: Sendable {
     public var timeout = 2.0
     /// The maximum number of entries in the outbox. While the outbox is full, events go directly to the upstream.
     public var outboxEntries = 10_000_000
-    /// The maximum size of the entries in the outbox, in bytes. The consequence is the same as for ``outboxEntries``.
+    /// The maximum size of the entries in the outbox, in bytes. An outbox of this size is full as well.
     public var outboxBytes = 1 << 30
-    /// The maximum number of requests that wait for the upstream, for each kind (changes, lookups, and events that do
-    /// not fit into the outbox). Further ones are refused.
+    /// The maximum number of requests of one kind that wait for the upstream. The kinds are changes, lookups, and
+    /// events that do not fit into the outbox. Further requests are refused.
     public var waitingRequests = 10_000
     /// Receives events for operators. Called on any thread.
     public var report: @Sendable (EdgeEvent) -> Void = { _ in }

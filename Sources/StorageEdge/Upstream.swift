@@ -106,9 +106,9 @@ final class Upstream: Sendable {
 
     /// Repeats a step until the edge closes.
     ///
-    /// - Parameter step: returns whether it has made progress. After progress the next step follows at once. Otherwise,
-    ///   and after an error, a pause follows; each pause is longer than the one before, so that no response of the
-    ///   upstream can cause a busy loop.
+    /// - Parameter step: returns whether it has made progress. After progress the next step follows at once. Without
+    ///   progress, and after an error, a pause follows, so that no response of the upstream can cause a busy loop. The
+    ///   pauses grow as long as there is no progress (``Backoff``).
     func follow(_ step: (UpstreamConnection) throws -> Bool) {
         let connection = makeConnection()
         var backoff = Backoff()

@@ -36,7 +36,7 @@ extension SharedChange<StoredDatafile?> {
         by author: Author
     ) -> Self {
         // The datafile gets the time of the transaction, `context.now`. The time of the submission would be too early:
-        // assignments between the two were made with the former datafile.
+        // assignments between the submission and the transaction were made with the former datafile.
         Self(
             .projects, .activeDatafile(sdkKey: sdkKey),
             .latestPeriods(sdkKey: sdkKey, experimentIDs: Set(allocations.keys).union(statuses.keys)), .series,

@@ -95,8 +95,9 @@ extension SharedRecords {
             if let advanced = advance(series, upTo: last) { kept.append(advanced) }
         }
         series = kept
-        // Once a series is filled, a user without totals means something else. Changes of users that were computed with
-        // the former state are refused by the new version.
+        // Once a series is filled, a user without totals has no events that count. Before, the filler might not have
+        // reached the user. Changes of users that were computed with the former state have the former version, and are
+        // refused.
         if isRecorded, last == nil { write(.renumberSeries(newestSeries + 1)) }
         return isRecorded
     }

@@ -210,7 +210,7 @@ extension StoreQuery<FeedPage> {
 
     /// Returns the step that reads whether there are erasures or merges that apply to rows from this number on.
     ///
-    /// - Parameter take: called with `true` if there are any; otherwise not called.
+    /// - Parameter take: called with `true` if there are any erasures or merges, and not called if there are none.
     private static func removalsExist(
         from number: Int64, _ take: @escaping (Bool) -> Void
     ) -> Reading<FeedPage>.Step {

@@ -218,7 +218,7 @@ extension SharedRecords {
         case .whole: return [endAll]
         case .parts(let parts): return [endAll] + insert(parts.elements)
         case .change(let change):
-            // A new element also ends the former one of the same name.
+            // A new element ends the former element of the same name, as a removal does.
             let ends = Set(change.removed + change.put.map(\.name)).sorted().map { name -> Statement in
                 .run(
                     SQLQuery(

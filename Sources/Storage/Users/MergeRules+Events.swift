@@ -11,7 +11,7 @@ extension MergeRules {
     static func canMergeEvents(_ account: inout UserRecords, _ anonymous: inout UserRecords) -> Bool {
         guard !account.exposures.isEmpty || !anonymous.exposures.isEmpty else { return true }
         func parts(_ records: UserRecords) -> [UserRecords.Part] {
-            // All events, because the sender's ids of old ones must be compared, too.
+            // All events, because the sender's ids of old events must be compared, too.
             [.goalEvents(since: .distantPast)]
                 + records.exposures.map { .totals(experimentID: $0.exposure.experimentID) }
         }

@@ -11,8 +11,8 @@ public struct ProfileChange: Sendable {
         /// Sets the variation of each experiment in the map. Other experiments keep theirs. Stored overrides stay, and
         /// their underlying assignments are set.
         case save(ExperimentBucketMap, onConflict: ConflictRule)
-        /// Stores assignments and overrides from another database, by experiment. Expired ones are skipped. Then saves
-        /// a map with the variations of other experiments.
+        /// Stores assignments and overrides from another database, by experiment. Expired assignments are skipped. The
+        /// operation then saves a map with the variations of other experiments, as ``save(_:onConflict:)`` does.
         case restore([Identifier: Assignment], saving: ExperimentBucketMap, onConflict: ConflictRule)
         /// Stores decisions of this server. A decision is not stored if the user has got another variation meanwhile,
         /// or if the profile has no room for it.
@@ -21,9 +21,9 @@ public struct ProfileChange: Sendable {
         ///   a newer one is active at the commit, nothing is stored and the change fails with
         ///   ``StorageError/staleDatafile``, because a variation that is missing from an older datafile may exist in
         ///   the newest.
-        /// - Parameter anonymousID: the id of the user's anonymous profile. Where the user has no assignment, the
-        ///   change stores the one that the anonymous profile has at the commit, as ``Assignment/Source/merged``. The
-        ///   anonymous profile stays.
+        /// - Parameter anonymousID: the id of the user's anonymous profile. If the user has no assignment in an
+        ///   experiment, the user takes over the assignment that the anonymous profile has at the commit. Its source is
+        ///   then ``Assignment/Source/merged``. The anonymous profile stays.
         case assign([Candidate], decidedWith: Int64 = 0, anonymousID: Identifier? = nil)
         /// Sets a variation on behalf of an admin. The override covers the user's assignment until the override expires
         /// or an admin removes it.

@@ -28,7 +28,7 @@ struct ProfileDraft {
         entries.reserveCapacity((record?.count ?? 0) + room)
         guard let record else { return }
         for entry in record.entries {
-            // The usual entry has no layer. It need not be decoded if it has expired.
+            // The usual entry has no layer. If it has expired, nothing is left of it, and decoding it can be saved.
             let assignment: Assignment?
             if entry.layer.isEmpty {
                 let isPresent = entry.expiresAt.map { $0 > now } ?? true

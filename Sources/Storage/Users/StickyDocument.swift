@@ -62,7 +62,7 @@ public struct StickyDocumentChange: Sendable {
     public var assignments: [Identifier: Identifier]
     /// The keys of assignments that are removed.
     public var removed: Set<Identifier>
-    /// Which assignment stays if the document and the change have different ones with the same key.
+    /// Which assignment stays if the document and the change have different assignments with the same key.
     public var onConflict: ProfileChange.ConflictRule
 
     public init(

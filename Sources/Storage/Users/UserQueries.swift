@@ -113,7 +113,7 @@ extension StoreQuery<[KnownUser]> {
             return Reading([(query, take)]) { () throws(StorageError) in
                 let now = context.clock.now()
                 var users: [KnownUser] = []
-                // The ids with the prefix are the first ones from the prefix on.
+                // Ids with the prefix come first in the order of ids from the prefix on. Other ids follow them.
                 let withPrefix = rows.prefix { row in row.userID.string.utf8.starts(with: prefix.utf8) }
                 for (userID, record, hasAttributes) in withPrefix {
                     let profile = try record.flatMap { record throws(StorageError) in
