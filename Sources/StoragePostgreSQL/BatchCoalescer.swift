@@ -20,8 +20,8 @@ struct BatchCoalescer {
         isCoalescing = true
     }
 
-    /// Returns whether to wait for another batch: once after the batch that sent responses, and then as long as each
-    /// batch adds statements, at most ``mostPauses`` times.
+    /// Returns whether to wait for another batch. The answer is `true` after the batch that sent responses. It stays
+    /// `true` as long as each further batch adds statements, but for at most ``mostPauses`` pauses.
     ///
     /// - Parameter waiting: the number of waiting statements.
     mutating func shouldWait(waiting: Int) -> Bool {

@@ -17,10 +17,13 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
     /// Whether the connection listens at present.
     private let listens = Atomic<Bool>(false)
     private let isCancelled = Atomic<Bool>(false)
+    /// The connection; `nil` while there is none.
     private var handle: Handle?
     /// The timeline of the server that sends the notifications.
     private let timeline = Mutex<Cluster.Timeline?>(nil)
+    /// Calls `receive` at input of the socket; `nil` while there is no connection.
     private var watch: (any DescriptorWatch)?
+    /// When the next attempt to connect may start.
     private var schedule = ReconnectSchedule()
 
     /// The pause in nanoseconds after a server has refused to listen, as a standby does.

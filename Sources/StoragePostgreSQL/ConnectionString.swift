@@ -39,8 +39,11 @@ public struct ConnectionString: Sendable {
 
     /// One of the servers to try.
     struct Host {
+        /// The value of `host`; `nil` if it is not set.
         var name: String?
+        /// The value of `hostaddr`; `nil` if it is not set.
         var address: String?
+        /// The value of `port`; `nil` if it is not set.
         var port: String?
 
         /// The settings that restrict a connection string to this server; none if the string has only one server.

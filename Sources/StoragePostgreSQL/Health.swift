@@ -18,7 +18,7 @@ struct Health {
 
     /// Why operations fail; `nil` if they work.
     private(set) var failure: StorageError?
-    /// When the present series of failures began.
+    /// When the present series of failures began. A series ends with a time of ``hold`` without failures.
     private var first: UInt64 = 0
     /// When the last operation failed.
     private var last: UInt64?

@@ -94,6 +94,7 @@ final class Maintenance: @unchecked Sendable {
         if counts { await count() }
         await readFeed()
         guard store.settings.deletesOld, !store.settings.isReadOnly else { return }
+        // Several ticks and the longest exchange, so that a late tick does not lose the lease.
         let seconds = 3 * store.settings.retentionInterval + store.configuration.statementTimeout
         // The lease is extended also during a sweep, so that a long sweep keeps it.
         let lease = await write([Self.takeLease(.integer(store.server), .double(seconds))])
@@ -336,7 +337,7 @@ final class Maintenance: @unchecked Sendable {
         let reads = [Statement.planForValues(), TallyRows.take(.integer(last), .integer(Self.foldedRows))]
         let isStored = await submit(lock: [], reads: reads) { rows in
             let taken = rows[1]
-            // Totals have no number.
+            // Column 7 is the number of a row of the table. Totals have none.
             let numbers = taken.filter { !$0.isNull(7) }.map { $0.integer(7) }
             isFull = numbers.count == Self.foldedRows
             last = numbers.max() ?? 0
@@ -362,7 +363,7 @@ final class Maintenance: @unchecked Sendable {
         let isStored = await submit(lock: [FeedRows.lockState()], reads: reads) { rows in
             guard let stored = rows[0].first.map({ FeedState($0) }) else { return ([], 0) }
             var state = stored
-            // Unless another server has counted the new rows meanwhile.
+            // If another server has counted the new rows meanwhile, they must not be counted twice.
             if stored.countedTo == known.countedTo, let row = rows[1].first { state.count(to: bound, row) }
             let count = state.deleteOldest(of: rows[2].map { .init($0) }, mode, at: now)
             isMore = count == batch

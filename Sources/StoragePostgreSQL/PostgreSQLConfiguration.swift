@@ -14,8 +14,8 @@ public struct PostgreSQLConfiguration: Sendable {
     let pooler = PoolerDetection()
     /// The state of the servers; shared by the copies of a configuration.
     let cluster = Cluster()
-    /// The number of connections of a session, at least 1. With 2, lookups go on during a commit; with more, changes of
-    /// other users do, too.
+    /// The number of connections of a session, at least 1. With 2 connections, lookups go on during a commit. With
+    /// more, changes of other users go on, too.
     public var connectionsPerSession = 2
     /// How long the database may take for a request before the request fails, in seconds.
     public var statementTimeout = 10.0
@@ -33,7 +33,8 @@ public struct PostgreSQLConfiguration: Sendable {
     /// Called on any thread, once, when a pooler is detected although ``isPooled`` is `false`.
     public var reportPooler: @Sendable () -> Void = {}
 
-    /// Returns a time-out in milliseconds, as PostgreSQL takes it: at least 1, because 0 would mean no time-out.
+    /// Returns a time-out in milliseconds, as PostgreSQL takes it: at least 1, because 0 would mean no time-out, and at
+    /// most 2e9, which fits into PostgreSQL's 32-bit settings.
     static func milliseconds(_ seconds: Double) -> Int { Int(max(1, min(seconds * 1_000, 2e9))) }
 
     /// Whether connections go through a pooler, as far as is known.

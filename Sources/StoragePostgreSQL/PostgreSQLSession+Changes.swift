@@ -35,6 +35,7 @@ extension PostgreSQLSession {
         guard !isClosed else { return .closed }
         let settings = store.settings
         let hasRoom = waitingChanges < settings.waitingChanges && waitingBytes < settings.waitingBytes
+        // A new change would probably wait as long as the oldest one has waited by now.
         let longestWait = Double(time &- (oldestChange ?? time)) / 1e9
         guard hasRoom, longestWait <= settings.waitingSeconds else {
             store.countRefusedChanges(count)

@@ -69,7 +69,8 @@ extension PostgreSQLSession {
 
     /// Runs the queries of lookups, and calls the completions of the lookups if that succeeds.
     ///
-    /// - Parameter done: called with `nil` before these completions, or with the error of the queries instead of them.
+    /// - Parameter done: called once. If the queries succeed, it is called with `nil`, and then the completions are
+    ///   called. If the queries fail, it is called with their error, and the completions are not called.
     private func runQuery(
         for profiles: Lookups<ProfileRecord>, _ attributes: Lookups<AttributeRecord>, by deadline: UInt64,
         done: @escaping (PostgreSQLError?) -> Void
@@ -111,8 +112,8 @@ extension PostgreSQLSession {
         for lookup in attributes { lookup.completion(.failure(failure)) }
     }
 
-    /// Sends lookups again that have failed together, with separate queries for each node of a distributed database, so
-    /// that an unreachable node fails only its own users.
+    /// Sends lookups again after they have failed together. Each node of a distributed database gets queries of its
+    /// own, so that an unreachable node fails only its own users.
     private func sendByNode(
         _ profiles: Lookups<ProfileRecord>, _ attributes: Lookups<AttributeRecord>, by deadline: UInt64
     ) {

@@ -58,10 +58,13 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     var blockedWriter: Writer?
     /// Whether a ``ProjectChange`` is in progress; this session runs no other transaction at the same time.
     var changesProject = false
+    /// Whether the executor is between the beginning and the end of a batch.
     private(set) var isInBatch = false
     /// Whether the session serves lookups, and its reader therefore listens for changes of projects.
     private var makesLookups = false
+    /// See ``Storage/StoreSession/projectNotices``.
     private(set) var projectNotices: UInt64 = 0
+    /// Decides at the end of a batch whether to send now.
     var coalescer = BatchCoalescer()
     private(set) var isClosed = false
     /// The session itself while lookups or changes wait, so that they are completed even if the owner closes and
@@ -80,6 +83,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     }
 
     private func makeWriters() -> [Writer] {
+        // One of the session's connections is the reader's.
         let count = store.configuration.connectionsPerSession - 1
         guard count > 0 else { return [Writer(reader)] }
         return (0..<count).map { _ in Writer(makeConnection(lockTimeout: store.lockPatience)) }
@@ -195,6 +199,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
             guard case .failure(let error) = result, error.remedy == .retry, attempts > 1 else {
                 return completion(result)
             }
+            // The pause is random, so that transactions that have conflicted do not meet again.
             after(milliseconds: .random(in: 1...20)) { [self] in
                 attempt(queries, attempts: attempts - 1, by: deadline, onlyReads: onlyReads, completion)
             }

@@ -25,14 +25,18 @@ public final class PostgreSQLStore: Store {
     var settings: StoreSettings { configuration.settings }
     public var rules: ProfileRules { settings.rules }
     public var clock: StoreClock { time.clock }
+    /// The clock of the database server.
     let time: ServerTime
+    /// Opens the connections of all sessions.
     let connector: Connector
     private let state = Mutex(State())
     /// Whether the store is closed.
     private let closed = Atomic<Bool>(false)
     /// Entered for each change that waits or is in progress.
     private let pending = DispatchGroup()
+    /// The number of changes of all sessions that wait or are in progress.
     private let waitingChanges = Atomic<Int>(0)
+    /// The estimated memory that these changes take, in bytes.
     private let waitingBytes = Atomic<Int>(0)
     /// Whether lookups count as failing. Only then must a success be noted under the lock.
     private let readsAreFailing = Atomic<Bool>(false)
@@ -40,6 +44,7 @@ public final class PostgreSQLStore: Store {
     private let slowLookups = Atomic<Int>(0)
     /// The number of changes that were applied again after a conflict.
     private let conflicts = Atomic<Int>(0)
+    /// Asks the servers for their roles at intervals.
     private let watch: ClusterWatch
     /// The duration in nanoseconds beyond which lookups count as slow.
     private static let slowNanoseconds: UInt64 = 100_000_000
@@ -47,6 +52,7 @@ public final class PostgreSQLStore: Store {
     private let maintenance = Mutex<Maintenance?>(nil)
     /// See ``knownSeries``.
     private let series = Mutex<VersionedSeries?>(nil)
+    /// The listeners that were made, which are cancelled when the store is closed.
     private let listeners = Mutex<[ChangeListener]>([])
     /// A random number that identifies this process's store among the servers of the database.
     let server = Int64.random(in: .min ... .max)
@@ -91,7 +97,8 @@ public final class PostgreSQLStore: Store {
                 let counted = try ProfileCount.read(handle, isDistributed: isDistributed)
                 state.withLock { $0.counted = counted }
             } catch {
-                // An unreachable node fails only its own users.
+                // An unreachable node fails only its own users, so the store opens without the numbers. They are
+                // counted later.
                 guard isDistributed, error.mayConcernOneNode else { throw error }
             }
         } catch {
@@ -350,7 +357,7 @@ public final class PostgreSQLStore: Store {
 struct CommittedTransaction {
     /// The number of changes, without refused ones.
     var changes = 0
-    /// The duration of the transaction.
+    /// The duration of the transaction, in seconds.
     var seconds = 0.0
     /// The number of new audit entries.
     var auditEntries = 0

@@ -16,8 +16,8 @@ enum Schema {
 
     /// Creates the tables or migrates them to this release's version, in one transaction under a lock.
     ///
-    /// - Parameter distributes: whether existing tables are distributed if the database has the extension `citus`,
-    ///   which takes time and locks. New tables are always distributed then.
+    /// - Parameter distributes: whether to distribute existing tables, which takes time and locks. New tables are
+    ///   distributed in any case. Without the extension `citus` no tables are distributed.
     /// - Returns: the versions before and after.
     /// - Throws: an error with ``PostgreSQLError/unsupported`` if the tables are of a newer release, or the encoding of
     ///   the database is not UTF8; other errors of the server or the connection.

@@ -14,7 +14,8 @@ import Synchronization
 final class ServerTime: Sendable {
     let clock: StoreClock
     private let difference: Difference
-    /// The measurement that ``difference`` comes from.
+    /// The measurement that ``difference`` comes from. The initial one has the longest possible round trip, so that any
+    /// other replaces it.
     private let last = Mutex(Measurement(difference: 0, roundTrip: .max, receivedAt: 0))
 
     /// The server's clock minus the monotonic clock, in nanoseconds.
@@ -25,8 +26,9 @@ final class ServerTime: Sendable {
     /// A measurement of the difference, in nanoseconds.
     fileprivate struct Measurement {
         let difference: Int64
-        /// Twice the greatest possible error.
+        /// The time from the query to its result: twice the greatest possible error of ``difference``.
         let roundTrip: Int64
+        /// When the result was received; see ``ServerTime/monotonic``.
         let receivedAt: Int64
     }
 

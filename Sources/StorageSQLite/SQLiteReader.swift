@@ -28,10 +28,13 @@ final class SQLiteReader {
     private let cache: RecordCache
     /// Allocated at the first lookup of attributes; most servers never need it.
     private var attributeCache: RecordCache?
+    /// The size of the attribute cache, in bytes: a quarter of the profile cache.
     private let attributeCacheBytes: Int
     private var connection: Connection?
     private var isClosed = false
+    /// The number of lookups that were answered from memory.
     private var hits: UInt64 = 0
+    /// The number of lookups that had to query the database.
     private var misses: UInt64 = 0
 
     private var isInBatch = false
@@ -39,11 +42,11 @@ final class SQLiteReader {
     private var isChecked = false
     /// Whether the cache may be used until the next check.
     private var isCacheCurrent = false
-    /// The last commit that the cache reflects.
+    /// The last commit that the cache reflects; its number is -1 before the first check.
     private var known = Commit(number: -1)
     /// Whether another process may have committed before the known commit.
     private var isChainBroken = false
-    /// The counter of project changes when the database was last asked.
+    /// The counter of project changes when the database was last asked; -1 before the first time.
     private var projectChanges: Int64 = -1
     /// See ``Storage/StoreSession/projectNotices``.
     private(set) var projectNotices: UInt64 = 0
@@ -89,8 +92,8 @@ final class SQLiteReader {
         }
     }
 
-    /// Begins the read transaction that all cache misses of a batch share. Beginning one for each would double their
-    /// cost.
+    /// Begins the read transaction that all cache misses of a batch share. A transaction for each miss would double the
+    /// cost of a miss.
     private func beginTransaction(_ connection: Connection) throws(SQLiteError) {
         if isInBatch, !connection.isInTransaction { try connection.statement("BEGIN").run() }
     }
@@ -129,7 +132,8 @@ final class SQLiteReader {
         guard isCacheCurrent else { return .unknown }
         return userID.withKey { key in
             let finding = cache.find(key)
-            // The filter serves misses, so that they need not be cached, where they could evict hits.
+            // The filter recognises most users without a profile. So these users need no entries in the cache, where
+            // their entries could evict those of users with a profile.
             if case .unknown = finding, let filter, !filter.mayContain(key.hash) { return .absent }
             return finding
         }
@@ -241,10 +245,14 @@ final class SQLiteReader {
         if projectChanges != self.projectChanges { projectNotices &+= 1 }
         self.projectChanges = projectChanges
         isChainBroken = false
-        // After the query, so that the notices include the commit that the query has found, if it is this process's.
+        // Taken after the query: if this process has made the commit that the query has found, its notice may have come
+        // by now.
         let hasNotices = takeNotices()
         if let header = connection.logHeader, header == known.header { return true }
+        // The notices may be of later commits than the query has found, so the two cannot be compared. The next check
+        // asks again.
         guard let commit, !hasNotices else { return false }
+        // This process has made the commit, and its notice is about to come.
         if commit.number == known.number &+ 1, notices.isAnnounced(commit.number) { return false }
         if commit != known {
             clearCache()

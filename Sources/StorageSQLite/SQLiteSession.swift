@@ -76,8 +76,9 @@ final class SQLiteSession: StoreSession {
 
     /// Reads a query.
     ///
-    /// Sticky documents, which decisions wait for, and pages of profiles are read by key, so they are read at once, in
-    /// the snapshot of the batch. All other queries are read on the thread of the background reader for their kind.
+    /// Sticky documents and pages of profiles are found by key, so they are read at once, in the snapshot of the batch.
+    /// Decisions wait for sticky documents. All other queries are read on the thread of the background reader for their
+    /// kind.
     func read<Value>(_ query: StoreQuery<Value>, _ completion: @escaping Completion<Value>) {
         guard let reader = backgroundReader(for: query.subject) else { return readNow(query, completion) }
         let completion = PendingCompletion(completion)

@@ -20,6 +20,7 @@ public final class SQLiteStore: Store {
     /// The opened file, which must stay in place.
     let file: DatabaseFile
     let writer: Writer
+    /// Deletes the users' values of deleted attributes.
     let attributeRemoval: AttributeRemoval
     /// Reads datafiles and other definitions.
     let projectReader: BackgroundReader
@@ -29,6 +30,7 @@ public final class SQLiteStore: Store {
     let eventReader: BackgroundReader
     /// Deletes old data; `nil` for a store that deletes nothing.
     private let retention: Retention?
+    /// The watches that were made, which are cancelled when the store is closed.
     private let watches = Mutex<[ProjectChangeWatch]>([])
     /// The maximum number of concurrent scans of all users; more are refused.
     private static let concurrentScans = 64
@@ -127,7 +129,7 @@ public struct SQLiteConfiguration: Sendable {
     public var checkpointPages = 16_384
     /// Whether the file is an edge's copy of another database.
     public var isEdge = false
-    /// The size of each reader's profile cache, in bytes.
+    /// The size of each reader's profile cache, in bytes. The attribute cache is a quarter of this size.
     public var cacheBytes = 32 << 20
     /// The minimum pause between scans of all users, in seconds; see ``UserFilter``.
     var userScanPause = 60.0

@@ -22,9 +22,11 @@ final class Cluster: Sendable {
     enum Verdict {
         /// The backend has committed, and waits for a synchronous standby.
         case waitsForStandby
+        /// The backend still works on the exchange, as far as is known.
         case isBusy
         /// The backend is idle or gone. Either the exchange did not arrive, or its response was lost.
         case isIdle
+        /// The backends of the server were not asked for since the response became late.
         case unknown
     }
 
@@ -60,6 +62,7 @@ final class Cluster: Sendable {
     private let state = Mutex(State())
     /// The greatest timeline number that was seen; 0 if none was.
     private let newest = Atomic<Int>(0)
+    /// See ``isSynchronous``.
     private let synchronous = Atomic<Bool>(false)
     /// See ``parkedConnections``.
     private let parked = Atomic<Int>(0)
@@ -90,14 +93,17 @@ final class Cluster: Sendable {
     /// The number of connections that replaced a lost one.
     var reconnects: Int { reconnections.load(ordering: .relaxed) }
 
+    /// Notes a connection that replaces a lost one.
     func didReconnect() {
         reconnections.add(1, ordering: .relaxed)
     }
 
+    /// Notes that a connection was parked.
     func didPark() {
         parked.add(1, ordering: .relaxed)
     }
 
+    /// Notes that the commit of a parked connection has ended, or that the connection is closed.
     func didUnpark() {
         parked.subtract(1, ordering: .relaxed)
     }
@@ -147,7 +153,7 @@ final class Cluster: Sendable {
         static func < (one: Rank, other: Rank) -> Bool { one.rawValue < other.rawValue }
     }
 
-    /// Returns the rank of a host, by the last finding or by the last connection, whichever is newer.
+    /// Returns the rank of a host. The last finding about the host counts, unless a connection to it has failed since.
     private func rank(of host: Int, in state: State) -> Rank {
         let failedAt = state.failedAt[host]
         let isLastGood = failedAt == nil && host == state.lastGood
@@ -171,10 +177,12 @@ final class Cluster: Sendable {
         return !hasLeftBehind(timeline)
     }
 
+    /// Notes the role of a host that was just asked.
     func didFind(_ finding: Finding, at host: Int) {
         state.withLock { $0.findings[host] = (finding, Self.now) }
     }
 
+    /// Notes a new connection to a host.
     func didConnect(to host: Int) {
         state.withLock { state in
             state.lastGood = host
@@ -182,6 +190,7 @@ final class Cluster: Sendable {
         }
     }
 
+    /// Notes that a connection to a host was lost or refused.
     func didLose(_ host: Int) {
         state.withLock { $0.failedAt[host] = Self.now }
     }
@@ -190,6 +199,9 @@ final class Cluster: Sendable {
 
     // MARK: Exchanges without a response
 
+    /// Notes the backends of a host.
+    ///
+    /// - Parameter askedAt: when the query for them was sent, in monotonic nanoseconds.
     func didFind(_ backends: Backends, on host: Int, askedAt: UInt64) {
         state.withLock { $0.backends[host] = (backends, askedAt) }
     }
@@ -202,6 +214,7 @@ final class Cluster: Sendable {
     func verdict(on backend: Int32?, of host: Int, since time: UInt64) -> Verdict {
         guard let latest = state.withLock({ $0.backends[host] }), latest.askedAt > time else { return .unknown }
         let found = latest.found
+        // Any of the server's backends may serve the connection. If one waits for a standby, it may be this one.
         guard let backend else { return found.awaitingStandby.isEmpty ? .isBusy : .waitsForStandby }
         guard found.busy.contains(backend) else { return .isIdle }
         return found.awaitingStandby.contains(backend) ? .waitsForStandby : .isBusy

@@ -2,8 +2,8 @@ import Dispatch
 import Storage
 import Synchronization
 
-/// Asks each server of the connection string at intervals for its timeline, whether commits wait for a standby, and,
-/// while responses are late, which backends are busy.
+/// Asks each server of the connection string at intervals for its timeline, and whether commits wait for a standby.
+/// While responses are late, it also asks which backends (the server's processes for connections) are busy.
 ///
 /// The watch has connections of its own for two reasons. First, a process whose connections are all idle would not
 /// notice that another server has become the primary, and would read stale data from the former primary once the former

@@ -47,6 +47,7 @@ final class Connection: @unchecked Sendable {
     }
 
     private let executor: any StoreExecutor
+    /// Opens connections on other threads.
     private let connector: Connector
     private let configuration: PostgreSQLConfiguration
     /// How long a statement may wait for a lock, in seconds.
@@ -54,7 +55,9 @@ final class Connection: @unchecked Sendable {
     /// Called after completions, which may have submitted more.
     private let didCallCompletions: () -> Void
     private var state = State.idle
+    /// When the next attempt to connect may start.
     private var schedule = ReconnectSchedule()
+    /// Calls `ready` at events of the socket; `nil` while there is no connection.
     private var watch: (any DescriptorWatch)?
     /// The texts of prepared statements, by their names.
     private var prepared: [String: String] = [:]
@@ -76,6 +79,7 @@ final class Connection: @unchecked Sendable {
     private var isRollingBack = false
     /// Whether a call of `tick` is scheduled.
     private var isTicking = false
+    /// Whether the owner has closed the connection, which ends with the last submitted exchange.
     private var closesWhenIdle = false
     /// Whether there was a connection before, so that the next one replaces it.
     private var wasConnected = false
@@ -83,7 +87,7 @@ final class Connection: @unchecked Sendable {
     private var parkedAt: UInt64?
     /// When the exchange in progress was sent, in monotonic nanoseconds.
     private var sentAt: UInt64 = 0
-    /// When the response was found to be late; `nil` if it is not.
+    /// When the response was found to be late, in monotonic nanoseconds; `nil` if it is not late.
     private var lateSince: UInt64?
     /// After this many nanoseconds a response counts as late, and the ``ClusterWatch`` asks what the backend does.
     private static let patience: UInt64 = 1_000_000_000
@@ -198,12 +202,14 @@ final class Connection: @unchecked Sendable {
 
     // MARK: Sending
 
-    /// Sends the next exchange if none is in progress; connects first if needed.
+    /// Sends the next exchange if none is in progress. Connects first if there is no connection, or if its server was
+    /// replaced by another primary.
     private func sendNext() {
         guard current == nil, let next = waiting.first else { return }
         switch state {
         case .idle: connect()
-        // The ticks may have ended with the exchange that began to connect, if it failed meanwhile.
+        // The exchange that began to connect may have failed meanwhile. The ticks have ended with it, so they are
+        // started again for this exchange.
         case .connecting: tickSoon()
         case .closed: break
         case .open(let handle) where configuration.cluster.hasLeftBehind(handle.timeline):
@@ -348,6 +354,7 @@ final class Connection: @unchecked Sendable {
         let status = PQtransactionStatus(handle.pointer)
         let isUnexpectedlyOpen = status == PQTRANS_INTRANS && !isInTransaction
         if status == PQTRANS_INERROR || isUnexpectedlyOpen {
+            // If even the ROLLBACK did not end the transaction, the connection is not usable.
             guard !isRollingBack else { return lose(error ?? lastError(handle)) }
             // A failed transaction skipped its COMMIT. The error stays for the completion.
             isRollingBack = true
@@ -482,6 +489,8 @@ final class Connection: @unchecked Sendable {
 
     // MARK: Commits that wait for a standby
 
+    /// The error of exchanges that a parked connection refuses. The SQLSTATE is that of a cancelled statement, which
+    /// the store reports as a database that took too long.
     private static let parked = PostgreSQLError(
         state: "57014", message: "an earlier change still waits for a synchronous standby")
 
@@ -502,7 +511,8 @@ final class Connection: @unchecked Sendable {
         guard case .open(let handle) = state else { return lose(error) }
         let cluster = configuration.cluster
         let backend = configuration.usesPooler ? nil : PQbackendPID(handle.pointer)
-        // If the watch gets no response, the server may have stopped, and another server may have become the primary.
+        // How long to wait for a finding of the watch, in nanoseconds: longer if the commit may wait for a standby. If
+        // the watch gets no response, the server may have stopped, and another server may have become the primary.
         let longestDoubt: UInt64 = cluster.isSynchronous ? 10_000_000_000 : 2_000_000_000
         switch cluster.verdict(on: backend, of: handle.host, since: time) {
         case _ where cluster.hasLeftBehind(handle.timeline): lose(.leftBehind)

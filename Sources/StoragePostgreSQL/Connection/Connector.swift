@@ -88,7 +88,8 @@ final class Connector: Sendable {
         var failures: [String] = []
         var triedAt: [Int: UInt64] = [:]
         /// Returns the next host to try: a host that was not tried yet, or one that has become the primary since it was
-        /// tried. A failover during the attempts may cause the second case, at most once for each host.
+        /// tried. The second case occurs if there is a failover during the attempts. No host is tried again once there
+        /// were twice as many failures as hosts.
         func next() -> Int? {
             let mayRepeat = failures.count < 2 * hosts.count
             return cluster.order(of: hosts.count).first { number in
@@ -133,7 +134,8 @@ final class Connector: Sendable {
         let patience = forWatch ? watchPatience : Self.patience(configuration)
         let waitsForever = ConnectionString(configuration.url).waitsForever
         // The connection string is the value of `dbname`. Later settings override earlier ones, so settings before
-        // `dbname` are defaults, and the string cannot change settings after `dbname`.
+        // `dbname` are defaults, and the string cannot change settings after `dbname`. All times are in seconds, except
+        // `tcp_user_timeout`, which is in milliseconds.
         let parameters =
             [
                 ("connect_timeout", "\(Int(patience))"), ("keepalives_idle", "5"), ("keepalives_interval", "2"),

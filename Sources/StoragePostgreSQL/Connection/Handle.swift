@@ -42,8 +42,8 @@ final class Handle: @unchecked Sendable {
 }
 
 extension Handle {
-    /// Asks the server for its role, timeline and standbys, and notes the response in the ``Cluster``. If the database
-    /// role lacks the rights for this query, the server counts as a standby.
+    /// Asks the server for its role, its timeline, and whether commits wait for a standby. Notes the response in the
+    /// ``Cluster``. If the database role lacks the rights for this query, the server counts as a standby.
     ///
     /// - Parameter seconds: how long the server may take.
     /// - Throws: an error if the server does not respond in time.
@@ -54,6 +54,7 @@ extension Handle {
         isPrimary = row.count == 4 && row[3] != nil
         guard isPrimary else { return }
         timeline = nil
+        // The name of a log file begins with the timeline, in eight hexadecimal digits.
         if !configuration.usesPooler, let systemID = row[1], let file = row[2],
             let number = Int(file.prefix(8), radix: 16)
         {
@@ -67,6 +68,7 @@ extension Handle {
         do throws(PostgreSQLError) {
             try query(ProjectStateRow.listen, within: seconds)
         } catch {
+            // An empty state means that the connection failed. Otherwise the server has refused.
             guard !error.state.isEmpty else { throw error }
         }
     }

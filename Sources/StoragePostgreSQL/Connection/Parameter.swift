@@ -4,7 +4,7 @@ import Storage
 /// Integers are in network byte order, and texts are in UTF-8.
 ///
 /// ```
-/// array    dimensions 4 | has NULL 4 | element type 4 | count 4 | first index 4 | elements
+/// array    dimensions 4 | has NULL 4 | element type 4 | count 4 | first index 4 | elements    (sizes in bytes)
 /// element  length 4 | bytes                                        NULL: length -1, no bytes
 /// ```
 struct Parameter {
@@ -91,6 +91,7 @@ struct Parameter {
         // One dimension, whose indices begin at 1.
         for word in [1, hasNull, element, UInt32(truncatingIfNeeded: values.count), 1] { append(word, to: &output) }
         for value in values {
+            // The greatest word is the length -1, which means NULL.
             if let value { encode(value, &output) } else { append(UInt32.max, to: &output) }
         }
         return Parameter(type, output)

@@ -77,13 +77,15 @@ struct PostgreSQLError: Error, CustomStringConvertible {
         }
     }
 
-    /// Whether the data of one change may be the cause, so that other changes may succeed without it.
+    /// Whether the data of one change may be the cause, so that other changes may succeed without it. The classes are
+    /// those of wrong cardinality (21), invalid data (22), violated constraints (23), and exceeded limits (54).
     var mayConcernOneChange: Bool {
         ["21", "22", "23", "54"].contains { state.hasPrefix($0) } && state != Self.versionConflict
     }
 
     /// Whether the error may come from one node of a distributed database. Then it does not concern all users, and the
-    /// connection itself still works.
+    /// connection itself still works. Nodes fail with the SQLSTATEs of lost connections (08) and of servers that stop
+    /// or start (57P).
     var mayConcernOneNode: Bool { state.hasPrefix("08") || state.hasPrefix("57P") }
 
     /// Whether the error concerns some users only, so that changes of other users may succeed.

@@ -24,6 +24,7 @@ struct ReconnectSchedule {
     /// - Parameter jitter: random, 0 to 1. The pause is 50% to 100% of its full length, to spread the attempts of
     ///   several connections.
     mutating func failed(_ error: PostgreSQLError, at now: UInt64, jitter: Double) {
+        // The shift is limited, so that it does not overflow. The pause reaches its limit before.
         let pause = min(Self.longest, Self.shortest << UInt64(min(failures, 10)))
         failures += 1
         lastError = error

@@ -103,6 +103,7 @@ struct ResultRow: Row {
         return value.isFinite ? value : 0
     }
 
+    /// Limits a number to ±2^62.
     private static func bounded(_ number: Int64) -> Int64 {
         min(max(number, -(1 << 62)), 1 << 62)
     }

@@ -14,6 +14,7 @@ struct CopyInput {
 
     /// Appends a value in the format of a parameter of a statement.
     mutating func append(_ value: SQLValue) {
+        // The greatest word is the length -1, which means NULL.
         guard let content = Parameter(value).bytes else { return append(UInt32.max) }
         append(UInt32(truncatingIfNeeded: content.count))
         bytes.append(contentsOf: content)
@@ -38,7 +39,7 @@ struct CopyInput {
         }
     }
 
-    /// Ends the input.
+    /// Ends the input, with the number of columns -1 in place of a row.
     ///
     /// - Returns: the bytes to send.
     consuming func end() -> [UInt8] {

@@ -48,7 +48,8 @@ extension Handle {
         PQclear(try checked(end))
     }
 
-    /// Makes a sequence continue after a number.
+    /// Makes a sequence continue after a number. A sequence cannot have the last number 0, so for 0 it gets 1 as its
+    /// next number instead.
     ///
     /// - Parameter sequence: an SQL expression for the name of the sequence.
     func setSequence(_ sequence: String, to last: Int64) throws(PostgreSQLError) {

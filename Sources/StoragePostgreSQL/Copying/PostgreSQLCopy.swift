@@ -66,7 +66,8 @@ public final class PostgreSQLCopy: CopyTarget {
         return rows.map { CopiedRow($0, of: table) }
     }
 
-    /// Returns sums of tallies after a row: those of the row's experiment, or of the next experiment that has any.
+    /// Returns sums of tallies after a row. All sums are of one experiment: the experiment of the row, or the next one
+    /// if that experiment has no sums after the row.
     private func tallies(_ table: StoredTable, after row: CopiedRow?) throws(PostgreSQLError) -> [CopiedRow] {
         let kind = table == .variationUsers ? "goal IS NULL" : "goal IS NOT NULL"
         var experiment = row?.values[0].string ?? ""
@@ -143,6 +144,8 @@ public final class PostgreSQLCopy: CopyTarget {
         }
     }
 
+    /// Deletes the rows that have the keys of other rows. The rows of both kinds of tallies are in one table, and only
+    /// tallies of goals have a goal.
     private func delete(_ rows: [CopiedRow], from table: StoredTable) throws(PostgreSQLError) {
         var columns = table.columns.prefix(table.keyCount).map { $0 }
         var condition = columns.map { "found.\($0.name) = old.\($0.name)" }.joined(separator: " AND ")

@@ -12,7 +12,7 @@ enum FeedRows {
     static let lockState = Statement(
         "feed_state_locked", "SELECT \(FeedState.columns) FROM feed_state FOR UPDATE")
 
-    /// Begins or ends the feed according to the mode. Blocks until done.
+    /// Begins or ends the feed according to the mode. While the feed is off, its epoch is 0. Blocks until done.
     ///
     /// - Returns: whether changes are added to the feed from now on.
     static func open(_ mode: FeedMode, _ handle: Handle) throws(PostgreSQLError) -> Bool {

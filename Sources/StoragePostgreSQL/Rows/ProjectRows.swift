@@ -16,6 +16,7 @@ enum ProjectStateRow {
     static let changed = Statement("project_changed", "UPDATE project_state SET changes = changes + 1")
     /// The channel of `LISTEN` and `NOTIFY` for changes of projects.
     static let channel = "holdfast_projects"
+    /// Makes a session receive the notifications.
     static let listen = "LISTEN \(channel)"
     /// Notifies all servers when the transaction commits.
     static let notify = Statement("notify_projects", "SELECT pg_notify('\(channel)', '')")

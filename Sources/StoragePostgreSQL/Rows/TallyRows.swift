@@ -11,7 +11,9 @@ struct TallyRow {
     struct Key: Hashable {
         var experimentID: Identifier
         var variationID: Identifier
+        /// The number of the allocation period; 0 for a goal, which has no period.
         var period: Int64 = 0
+        /// The UTC day, counted from 1970-01-01.
         var day: Int64 = 0
         /// `nil` for a count of users.
         var goal: Identifier?
@@ -51,6 +53,7 @@ struct TallyRow {
             day: row.integer(3), goal: row.optionalIdentifier(4))
         counts = row.integers(5)
         let numbers = row.doubles(6)
+        // Five sums, each with its value and its rest.
         guard (4...5).contains(counts.count), numbers.count == 10 else { return nil }
         if counts.count == 4 { counts.append(0) }
         sums = (0..<5).map { CompensatedSum(numbers[2 * $0], rest: numbers[2 * $0 + 1]) }

@@ -7,7 +7,9 @@ import Storage
 enum UserRows {
     // MARK: Reading
 
+    /// Selects the profiles of users, for lookups.
     static let profiles = Statement("profiles", "SELECT user_id, profile FROM users WHERE user_id = ANY($1)")
+    /// Selects the attributes of users, for lookups.
     static let attributes = Statement("attributes", "SELECT user_id, attributes FROM users WHERE user_id = ANY($1)")
     /// Selects the versions and profiles of users, for changes.
     static let profileRows = Statement(
@@ -31,6 +33,7 @@ enum UserRows {
     // Each statement changes only rows that still have the version that was read, and returns the users whose rows it
     // has changed. `ANY` repeats the condition of the join, to show Citus which shards are concerned.
 
+    /// Replaces profiles. `expected` is the version that was read, and `version` is the new one.
     static let updateProfiles = Statement(
         "update_profiles",
         """
@@ -41,6 +44,7 @@ enum UserRows {
         WHERE users.user_id = new.user_id AND users.version = new.expected AND users.user_id = ANY($1)
         RETURNING users.user_id
         """)
+    /// Replaces attributes.
     static let updateAttributes = Statement(
         "update_attributes",
         """
@@ -49,6 +53,7 @@ enum UserRows {
         WHERE users.user_id = new.user_id AND users.version = new.expected AND users.user_id = ANY($1)
         RETURNING users.user_id
         """)
+    /// Gives rows a new version only, so that transactions that have read other tables' rows of the users conflict.
     static let updateVersions = Statement(
         "update_versions",
         """
@@ -57,6 +62,7 @@ enum UserRows {
         WHERE users.user_id = new.user_id AND users.version = new.expected AND users.user_id = ANY($1)
         RETURNING users.user_id
         """)
+    /// Deletes rows.
     static let deleteRows = Statement(
         "delete_rows",
         """
@@ -176,7 +182,8 @@ extension ProfileRecord {
     func sweptAt(from now: Instant) -> Instant? {
         guard let expiry = earliestExpiry, expiry > now else { return earliestExpiry }
         let bits = Int64.bitWidth - (expiry - now).milliseconds.leadingZeroBitCount
-        // Between a 32nd and a 16th of the time, a power of two; 2^26 milliseconds are 18.6 hours.
+        // The step is a power of two between a 32nd and a 16th of the time, and at most 2^26 milliseconds, which are
+        // 18.6 hours.
         let step: Int64 = 1 << min(max(bits - 5, 0), 26)
         let (rounded, isBeyond) = expiry.milliseconds.addingReportingOverflow(
             (step - expiry.milliseconds % step) % step)

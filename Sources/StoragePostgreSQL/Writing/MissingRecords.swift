@@ -8,8 +8,11 @@ import Storage
 struct MissingRecords {
     /// The users whose rows are missing.
     var rows: Set<Identifier> = []
+    /// Whether the version of the newest datafile is missing.
     var newestDatafile = false
+    /// Whether the attributes of the schema are missing.
     var definedAttributes = false
+    /// Whether the series of experiments are missing.
     var series = false
     /// The users for whom it is unknown whether another server has erased them.
     var erasures: Set<Identifier> = []
@@ -23,6 +26,7 @@ struct MissingRecords {
     /// Adds a part of a user's records.
     mutating func add(_ part: UserRecords.Part, of userID: Identifier) {
         switch part {
+        // The users' rows contain these parts; see ``rows``.
         case .profile, .attributes: break
         case .definedAttributes: definedAttributes = true
         case .newestDatafile: newestDatafile = true

@@ -104,6 +104,7 @@ extension OptimisticTransaction {
     /// The pause after a conflict is at most 2 to the power of this number, in milliseconds.
     private static let longestPauseExponent = 6
 
+    /// Fails changes as overloaded that have waited for longer than the store's limit.
     private func failChangesThatWaitedTooLong() {
         let time = DispatchTime.now().uptimeNanoseconds
         let longest = UInt64(store.settings.waitingSeconds * 1e9)

@@ -41,7 +41,9 @@ final class OptimisticTransaction {
 
     /// The users whose rows were read.
     var users: [Identifier: UserState] = [:]
+    /// The version of the newest datafile, as it was read; `nil` before.
     var newestDatafileVersion: Int64?
+    /// The names of the attributes in the schema, by their numbers; `nil` before they were read.
     var attributeNames: [UInt32: Identifier]?
     /// The allocation periods of experiments, as they were read.
     var readPeriods: [Identifier: [AllocationPeriod]] = [:]
@@ -49,8 +51,8 @@ final class OptimisticTransaction {
     var readStatuses: [Identifier: [StatusPeriod]] = [:]
     /// The series of all experiments with their version, as this process or transaction has read them.
     var series: VersionedSeries?
-    /// How long before a check other servers have erased users, in seconds; infinite for users who were not erased. The
-    /// time of the check is in monotonic nanoseconds.
+    /// The result of a check for users whom other servers have erased. `ages` has, for each checked user, the seconds
+    /// from the erasure to the check; infinite for a user who was not erased. `checkedAt` is in monotonic nanoseconds.
     var erasures: (ages: [Identifier: Double], checkedAt: UInt64) = ([:], 0)
     /// The data that steps have asked for and that was not read yet.
     var missing = MissingRecords()
@@ -113,10 +115,10 @@ final class OptimisticTransaction {
         return nil
     }
 
-    /// Returns whether another server has erased the user since an event was received, or may have done so long ago;
-    /// `nil` if this has to be read first.
+    /// Returns whether another server has erased the user since an event was received; `nil` if this has to be read
+    /// first. Also `true` if the event was received so long ago that a later erasure may be forgotten.
     ///
-    /// - Parameter receivedAt: in monotonic nanoseconds.
+    /// - Parameter receivedAt: when the event was received, in monotonic nanoseconds.
     func wasErased(_ userID: Identifier, since receivedAt: UInt64) -> Bool? {
         guard let secondsSinceErasure = erasures.ages[userID] else {
             missing.erasures.insert(userID)
@@ -155,12 +157,13 @@ final class OptimisticTransaction {
         }
     }
 
-    /// Notes the parts that a change needs besides the users' rows, which are missing, so that all are read at once.
-    /// Runs the rule only to learn these parts.
+    /// Notes the parts that a change needs besides the users' rows. The rows are missing, too, so all of this data is
+    /// then read at once. Runs the rule only to learn these parts.
     private func notePartsNeeded<Value>(
         by change: UserChange<Value>, _ records: inout [UserRecords], _ context: RuleContext
     ) {
         var ignored = TallyChanges()
+        // The result is not used, because the rule runs again once the rows were read.
         _ = try? change.rule(&records, &ignored, context)
         for index in records.indices {
             for part in records[index].takeMissing() { missing.add(part, of: records[index].userID) }
@@ -327,8 +330,9 @@ final class OptimisticTransaction {
         guard !changed.isEmpty || !effects.isEmpty else { return endWithoutWriting() }
         // The users who have entries for the feed.
         let fed = users.values.filter { !$0.feed.isEmpty }.sorted { $0.userID < $1.userID }
-        // Divisible: a conflict of one user leaves the writes of the others valid. With Citus, transactions for the
-        // feed are not: Citus cannot insert into the feed what a statement on other nodes returns.
+        // A transaction is divisible if a conflict of one user leaves the writes of the others valid. With Citus, a
+        // transaction with entries for the feed is not divisible: Citus cannot insert into the feed what a statement on
+        // other nodes returns.
         let changesOnlyRows = effects.isEmpty && !changed.contains { $0.changesOtherTables }
         let isDivisible = changesOnlyRows && (fed.isEmpty || !store.isDistributed)
         let rows = UserRowWrites(changed, isGuarded: !isDivisible, feeds: isDivisible && !fed.isEmpty, at: now)
@@ -352,8 +356,9 @@ final class OptimisticTransaction {
         }
     }
 
-    /// Returns the versions of rows that are not written but must not change until the commit: the rows of users who
-    /// were only read, and the absent rows of users whose rows in other tables are deleted.
+    /// Returns the versions of rows that are not written but must not change until the commit. These are the rows of
+    /// users who were only read. Users who have no row and need none, but whose rows in other tables are deleted, must
+    /// not get a row; their version is `nil`.
     private func unwrittenVersions(_ changed: [UserState]) -> [Identifier: Int64?] {
         var versions = effects.keptVersions
         for user in changed {
@@ -372,7 +377,8 @@ final class OptimisticTransaction {
         if store.isDistributed, isChangeOfTwoUsers { return confirm() }
         let areRefused = effects.refusals == changes.reduce(0) { $0 + $1.count }
         let awaitsStandby = store.configuration.cluster.isSynchronous && !areRefused
-        // The changes write nothing for the series that this process knows, but might for newer ones.
+        // The changes write nothing for the series that this process knows. If there are newer series, the changes
+        // might write something for them.
         let checks = effects.seriesVersion.map { [SeriesRows.expect(.integer($0))] } ?? []
         guard isLocking || awaitsStandby || !checks.isEmpty else { return settle(conflicts: [], []) }
         connection.isInTransaction = false

@@ -18,6 +18,7 @@ final class ChangeStep {
 
 /// The result of a ``ChangeStep`` or of a ``ProjectChange``. Each attempt of the transaction sets it again.
 final class Outcome<Value> {
+    /// The result of the last attempt; a failure before the first one.
     var result: Result<Value, StorageError> = .failure(.closed)
 
     /// Returns the result, or the failure of the transaction.

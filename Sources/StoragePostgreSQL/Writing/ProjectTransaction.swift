@@ -41,6 +41,7 @@ final class ProjectTransaction {
     private let connection: Connection
     /// Called once at the end.
     private let didEnd: () -> Void
+    /// When the present attempt began.
     private var startedAt = DispatchTime.now()
 
     init(
@@ -52,6 +53,7 @@ final class ProjectTransaction {
         self.didEnd = didEnd
     }
 
+    /// When the change fails if the database does not respond, in monotonic nanoseconds.
     private var deadline: UInt64 { session.deadline(since: change.submittedAt) }
 
     func start() {
@@ -106,6 +108,7 @@ final class ProjectTransaction {
         connection.isInTransaction = false
         let waited = Double(DispatchTime.now().uptimeNanoseconds &- change.submittedAt) / 1e9
         if error.remedy == .retry, waited < session.store.settings.waitingSeconds {
+            // The pause is random, so that transactions that have conflicted do not meet again.
             return session.after(milliseconds: .random(in: 1...20)) { [self] in start() }
         }
         session.store.countFailedChanges(1)

@@ -7,6 +7,7 @@ import Storage
 /// Rules request writes, which ``perform(_:of:at:)`` records. ``queries(_:server:feed:isDistributed:at:)`` turns the
 /// writes and the conditions into statements.
 struct TransactionEffects {
+    /// The changes of the counts from which results of experiments are computed.
     var tallies = TallyChanges()
     /// The version of the datafile that must still be the newest at the commit; `nil` for none.
     var newestDatafile: Int64?
@@ -31,6 +32,7 @@ struct TransactionEffects {
     private var expectedUsers: [Int64: Instant] = [:]
     /// Erasures and merges, for the feed.
     private var feedRemovals: [FeedRemoval.Cause] = []
+    /// New entries of the audit log.
     private(set) var auditEntries: [AuditEntry] = []
     /// New exposures, in the order in which they arrived.
     private var exposures: [StoredExposure] = []

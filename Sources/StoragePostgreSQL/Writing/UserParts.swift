@@ -5,8 +5,11 @@ import Storage
 /// A set of parts of a user's records: the parts to read, or the parts that were read. Overlapping parts are combined,
 /// so that each row is read once.
 struct UserParts {
+    /// The parts that are not combined.
     private var parts: Set<UserRecords.Part> = []
+    /// The keys of all parts `someTotals`.
     private var totals: Set<UserRecords.TotalKey> = []
+    /// The earliest time of all parts `goalEvents`; `nil` if there is no such part.
     private var eventsSince: Instant?
 
     /// Adds a part.

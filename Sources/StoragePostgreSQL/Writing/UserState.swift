@@ -27,9 +27,12 @@ final class UserState {
     private(set) var records: UserRecords
     /// The encoded attributes after the rules; `nil` for none.
     private(set) var attributes: [UInt8]?
+    /// Whether a rule has set the profile.
     private(set) var profileChanged = false
+    /// Whether a rule has set the attributes.
     private(set) var attributesChanged = false
-    /// Whether the row that was read is deleted. If a later change needs a row, it is inserted after that.
+    /// Whether the row that was read is deleted. If a later change of the transaction needs a row, a new one is
+    /// inserted after the deletion.
     private(set) var deletesRow = false
     /// Whether the user is erased or merged. Other transactions must not store anything about the user at the same
     /// time.
@@ -38,8 +41,11 @@ final class UserState {
     private(set) var isErased = false
     /// The experiments whose totals are deleted, before ``putTotals`` are written.
     private(set) var deletedTotals: Set<Identifier> = []
+    /// The totals of goals to write.
     private(set) var putTotals: [UserRecords.TotalKey: UserGoal] = [:]
+    /// The forced variations to write, after ``deletedForcedVariations`` are deleted.
     private(set) var putForcedVariations: [ForcedVariation] = []
+    /// The forced variations to delete.
     private(set) var deletedForcedVariations: [ForcedVariation] = []
     /// The entries of the user for the feed; empty if there is no feed.
     private(set) var feed = FeedEncoder()

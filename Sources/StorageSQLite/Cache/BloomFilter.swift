@@ -18,7 +18,7 @@ final class BloomFilter: Sendable {
     /// The number of users added, except users whose bits were all set before.
     private let added = Atomic(0)
 
-    /// - Parameter capacity: clamped to 1...2^31.
+    /// - Parameter capacity: the number of users to size the filter for; clamped to 1...2^31.
     init(capacity: Int) {
         self.capacity = max(1, min(capacity, 1 << 31))
         let blockBytes = Self.blockSize * MemoryLayout<UInt64>.size
@@ -65,6 +65,8 @@ final class BloomFilter: Sendable {
     /// select the bits in the block.
     private func block(_ hash: UInt64) -> Int {
         let blocks = UInt64(words.count / Self.blockSize)
+        // The constant is 2^64 divided by the golden ratio. Multiplying by it brings the lower bits of the hash into
+        // the upper half of the product. The upper half, as a fraction of 2^32, is then scaled to the number of blocks.
         return Int(((hash &* 0x9E37_79B9_7F4A_7C15) >> 32 &* blocks) >> 32) * Self.blockSize
     }
 

@@ -66,7 +66,8 @@ final class CommitNotices: Sendable {
     }
 
     private let inboxes = Mutex<[Inbox]>([])
-    /// The number of the last commit that this process has announced; 0 after a failed commit.
+    /// The number of the last commit that this process has announced; 0 before the first one, and after
+    /// a failed one.
     private let announced = Atomic<Int64>(0)
     private let closed = Atomic<Bool>(false)
 

@@ -34,7 +34,8 @@ struct LogHeader: Equatable, Sendable {
     /// https://sqlite.org/walformat.html, section 1.
     var end: (offset: Int64, frameSize: Int64) {
         withUnsafeBytes(of: words) { words in
-            // 65,536 is encoded as 1.
+            // The header of the log has 32 bytes, and the header of a frame has 24. A page size of 65,536 is encoded as
+            // 1, because it does not fit into two bytes.
             let pageSize = Int64(words.load(fromByteOffset: 14, as: UInt16.self))
             let frameSize = 24 + (pageSize == 1 ? 65_536 : pageSize)
             return (32 + Int64(words.load(fromByteOffset: 16, as: UInt32.self)) * frameSize, frameSize)
@@ -76,6 +77,7 @@ struct LogCopying: Equatable, Sendable {
     /// - Parameter index: the start of the log's index in shared memory.
     init(salts: [UInt8], at index: UnsafeRawPointer) {
         self.salts = salts
+        // The index is read in words of four bytes: `nBackfill` is at byte 96, and `nBackfillAttempted` at byte 128.
         copied = csqlite_index_word(index, 24)
         attempted = csqlite_index_word(index, 32)
     }

@@ -51,7 +51,8 @@ final class RecordCache {
     /// The hash table. Not an array, because each access to an element would be a call.
     private var table: UnsafeMutableBufferPointer<UInt32>
 
-    /// - Parameter bytes: the size of the ring. The system provides the memory as it fills.
+    /// - Parameter bytes: the size of the ring. The system provides the memory as it fills. The size is limited, so
+    ///   that a position in units of 8 bytes, plus 1, fits into the 32 bits of a slot.
     init(bytes: Int) {
         capacity = max(4_096, min(bytes, Int(UInt32.max - 1) * 8)) & ~7
         ring = UnsafeMutableRawPointer.allocate(byteCount: capacity, alignment: 8)
@@ -136,7 +137,8 @@ final class RecordCache {
         addToTable(entry, hash)
     }
 
-    /// Frees `size` contiguous bytes at `next`.
+    /// Frees `size` contiguous bytes at `next`. If the end of the ring is too near, `next` moves to the start, and the
+    /// bytes before the end stay unused.
     private func makeRoom(_ size: Int) {
         if capacity - next < size {
             let rest = capacity - next
@@ -151,6 +153,8 @@ final class RecordCache {
     /// Evicts the oldest entries until `size` bytes are free.
     private func evictOldest(untilFree size: Int) {
         while capacity - usedBytes < size {
+            // The unused end of the ring is marked by a filler, or is too short for a filler. The oldest entry is then
+            // at the start.
             let rest = capacity - oldest
             guard rest >= Self.headerSize, load(oldest + 12) != Self.filler else {
                 usedBytes -= rest
@@ -264,6 +268,8 @@ final class RecordCache {
         while true {
             scan = (scan + 1) & mask
             if table[scan] == 0 { break }
+            // Probing for an entry begins at its home slot. The entry may move into the hole if it passes the hole on
+            // its way from there.
             let home = Int(load(position(scan))) & mask
             if (scan - home) & mask >= (scan - hole) & mask {
                 table[hole] = table[scan]

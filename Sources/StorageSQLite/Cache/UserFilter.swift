@@ -21,7 +21,7 @@ import Synchronization
 /// larger one.
 final class UserFilter: Sendable {
     private struct State {
-        /// The last commit in the unbroken sequence of this process's commits.
+        /// The last commit in the unbroken sequence of this process's commits; its number is -1 before the first.
         var last = Commit(number: -1)
         /// The hashes of the users added by the commit in progress, or by the last commit.
         var newUsers: [UInt64] = []
@@ -184,16 +184,19 @@ final class UserFilter: Sendable {
         let users = try connection.integer("SELECT profiles FROM counters")
         let sizes = file.sizes
         let mostUsers = (sizes.database + sizes.log) / Self.minimumProfileSize
+        // Twice the present users, so that the filter is at first at most half full and has few false positives.
         let filter = BloomFilter(capacity: max(minimumCapacity, 2 * min(Int(max(0, users)), mostUsers)))
         let last = state.withLock { state in
+            // The users of a commit in progress were added before this filter existed.
             for user in state.newUsers { filter.add(user) }
             state.growing = filter
             return state.last
         }
         guard let commit = try connection.lastCommit().commit else { return nil }
         state.withLock { state in
-            // Not if there is a complete filter, which may lack users of other processes up to this commit. Not if this
-            // process has committed meanwhile, because `didCommit` has then stored a later commit.
+            // If there is a complete filter, it may lack users whom other processes have added up to this commit, so it
+            // must not count as current. If this process has committed meanwhile, `didCommit` has stored a later
+            // commit, which must stay.
             if state.complete == nil, state.last == last { state.last = commit }
         }
         return filter

@@ -12,6 +12,7 @@ public final class SQLiteCopy: CopyTarget {
     private init(_ path: String) throws(DatabaseError) {
         self.path = path
         do throws(SQLiteError) {
+            // The lock timeout is in seconds. A negative cache size is in KiB, so the cache has 64 MiB.
             connection = try Connection(path: path, access: .write, lockTimeout: 10)
             try connection.execute("PRAGMA cache_size = -65536")
         } catch {
@@ -38,7 +39,7 @@ public final class SQLiteCopy: CopyTarget {
         let copy = try SQLiteCopy(path)
         do throws(SQLiteError) {
             // Only the last transaction must be durable: after a crash, the copy is repeated and writes lost rows
-            // again.
+            // again. A checkpoint starts when the log has 16,384 pages.
             try copy.connection.execute("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 16384")
         } catch {
             throw DatabaseError(path, error)

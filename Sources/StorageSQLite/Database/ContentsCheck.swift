@@ -45,8 +45,8 @@ final class ContentsCheck: Sendable {
         }
     }
 
-    /// How often a check may fail before its result counts: a checkpoint of another process may write the pages while
-    /// they are read.
+    /// The number of attempts, a millisecond apart, that must all find a difference. A single one proves nothing: a
+    /// checkpoint of another process may write the pages while they are read.
     private static let tries = 4
 
     private let path: String
@@ -115,6 +115,8 @@ final class ContentsCheck: Sendable {
     private static func contradiction(
         of header: LogHeader, on connection: Connection
     ) throws(SQLiteError) -> String? {
+        // The log begins with a header of 32 bytes, and each frame with one of 24 bytes. The offsets of the salts and
+        // checksums are in https://sqlite.org/walformat.html, section 1.
         let end = header.end
         guard let start = try connection.bytes(32, at: 0, of: .log),
             let last = try connection.bytes(24, at: end.offset - end.frameSize, of: .log)

@@ -144,7 +144,7 @@ struct DatabaseFile: Sendable {
         }
     }
 
-    /// Opens a connection that refuses to write.
+    /// Opens a connection that refuses to write. Its cache has 2 MiB; a negative `cache_size` is in KiB.
     func reader(lockTimeout: Double) throws(SQLiteError) -> Connection {
         let connection = try connect(.write, lockTimeout: lockTimeout)
         try connection.execute("PRAGMA query_only = ON; PRAGMA cache_size = -2048")
@@ -155,7 +155,8 @@ struct DatabaseFile: Sendable {
     func writer(lockTimeout: Double) throws(SQLiteError) -> Connection {
         let connection = try connect(.commit, lockTimeout: lockTimeout)
         // Without cache spills only a commit appends to the log. So the blocks that are collected for one write (see
-        // Access.commit) do not outlive their transaction.
+        // Access.commit) do not outlive their transaction. The cache has 16 MiB; a negative size is in KiB. The log
+        // shrinks to 64 MiB when it restarts.
         try connection.execute(
             """
             PRAGMA synchronous = FULL;

@@ -115,6 +115,8 @@ struct LeftLog {
         guard let inFile = try? Self.lastCommit(database, isFileAlone: true),
             let withLog = try? Self.lastCommit(database, isFileAlone: false), inFile != withLog
         else { return nil }
+        // If the number with the log is lower, the log cannot belong to the file. All of its commits are then counted,
+        // for the description.
         let isAhead = withLog > inFile
         let needed = isAhead ? withLog - inFile : .max
         guard let commits = Self.read(path, commits: needed)?.commits, commits > 0 else { return nil }

@@ -63,7 +63,8 @@ final class ThreadQueue: Sendable {
 
     private let jobs: Jobs
 
-    /// Starts the thread. While the system can create no thread, the call waits, as Dispatch does.
+    /// Starts the thread. While the system can create no thread, the call tries again every 10 milliseconds; Dispatch
+    /// waits, too.
     ///
     /// - Parameter name: the name of the thread. Linux keeps 15 bytes of it.
     init(name: String) {

@@ -93,7 +93,7 @@ extension WriteTransaction {
         let stored = try rows("SELECT user_id, record FROM profiles WHERE user_id > ?1", after: first, through: last)
         /// The stored profiles that were not compared yet.
         var rest = stored[...]
-        /// Deletes the stored profiles of users before one; `nil` for all that are left.
+        /// Deletes the stored profiles that come before a user; deletes all that are left if `user` is `nil`.
         func deleteStored(before user: Identifier?) throws(SQLiteError) {
             while let row = rest.first {
                 if let user, row.userID >= user { return }

@@ -11,7 +11,8 @@ enum FeedRows {
         return state
     }
 
-    /// Begins or ends the feed according to the mode.
+    /// Begins or ends the feed according to the mode. While the feed is off, its epoch is 0. A database gets its store
+    /// id when it first keeps a feed.
     ///
     /// - Returns: whether changes are added to the feed from now on.
     static func open(_ mode: FeedMode, on connection: Connection) throws(SQLiteError) -> Bool {
@@ -26,7 +27,7 @@ enum FeedRows {
 
     /// Stores the rows and removals of a transaction.
     ///
-    /// - Parameter last: the number of the transaction's last row. The counters already include its rows.
+    /// - Parameter last: the number of the transaction's last row, to which `counters.feed_number` has been raised.
     static func insert(
         _ feed: TransactionFeed, upTo last: Int64, at now: Instant, on connection: Connection
     ) throws(SQLiteError) {
@@ -60,7 +61,7 @@ struct TransactionFeed {
 
     /// The complete rows.
     private(set) var rows: [[UInt8]] = []
-    /// The row in progress. Its capacity suffices for a transaction of some changes of profiles.
+    /// The row in progress. Its initial capacity of 2 KiB suffices for a transaction of some changes of profiles.
     private var encoder = FeedEncoder(capacity: 2 << 10)
     /// The erasures and merges, each with the index of the row that contains its entry.
     private(set) var removals: [(cause: FeedRemoval.Cause, row: Int)] = []

@@ -81,8 +81,12 @@ extension WriteTransaction {
         }
     }
 
-    /// Moves the goal events and audit entries of another user to a user. Deletes those of the other user's events that
-    /// the user has already, which have the same sender's id.
+    /// Moves the goal events and audit entries of another user to a user. If both users have an event with the same
+    /// sender's id, the other user's event is deleted instead.
+    ///
+    /// - Parameters:
+    ///   - other: the user whose rows are moved.
+    ///   - userID: the user who gets the rows.
     private func takeOver(_ other: Identifier, _ userID: Identifier) throws(SQLiteError) {
         for sql: StaticString in [
             """

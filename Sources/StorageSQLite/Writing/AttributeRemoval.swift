@@ -16,8 +16,8 @@ final class AttributeRemoval: @unchecked Sendable {
     private let timer: any DispatchSourceTimer
     private let chain = BatchChain()
 
-    /// A transaction may read this many times the rows that it may change (``batch``), because most users may lack the
-    /// attribute.
+    /// A transaction may change up to ``batch`` rows, and may read this many times as many. It reads more than it
+    /// changes, because most users may lack the attribute.
     private static let scanFactor = 4
 
     init(writer: Writer, reader: BackgroundReader, configuration: SQLiteConfiguration) {

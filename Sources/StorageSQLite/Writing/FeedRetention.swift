@@ -56,7 +56,8 @@ final class FeedRetention: Sendable {
             state = counted
             return state.deleteOldest(of: oldest, mode, at: transaction.now)
         }
-        // Reads only the oldest row first. Mostly the row is kept, and then all others are, too.
+        // Reads only the oldest row first. Mostly this row is kept. Then all newer rows are kept, too, and need not be
+        // read.
         var count = try chooseRows(among: 1)
         if count > 0 { count = try chooseRows(among: limit) }
         if count > 0 { for query in state.deletions { try transaction.run(query) } }

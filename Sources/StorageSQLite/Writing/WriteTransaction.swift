@@ -95,7 +95,8 @@ final class WriteTransaction {
         try ProfileRows.find(userID, on: connection).map { try ProfileRecord(stored: $0, of: userID) }
     }
 
-    /// Whether the user almost certainly has no profile.
+    /// Whether the user almost certainly has no profile: only another process may have added one. `false` if there is
+    /// no filter.
     func isUnknown(_ userID: Identifier) -> Bool {
         guard let userFilter else { return false }
         return !userFilter.mayContain(userID.withKey(\.hash))
@@ -198,9 +199,10 @@ final class WriteTransaction {
 
     // MARK: Erased users
 
-    /// Whether another process has erased the user since an event was received, or may have done so long ago.
+    /// Whether another process has erased the user since an event was received. Also `true` if the event was received
+    /// so long ago that a later erasure may be forgotten.
     ///
-    /// - Parameter receivedAt: in monotonic nanoseconds.
+    /// - Parameter receivedAt: when the event was received, in monotonic nanoseconds.
     func wasErased(_ userID: Identifier, since receivedAt: UInt64) throws(SQLiteError) -> Bool {
         try erasures.mayHaveErased(userID, since: receivedAt, on: connection)
     }

@@ -28,7 +28,8 @@ final class Writer: Sendable {
         var closeFailure: StorageError?
         var metrics = StoreMetrics()
 
-        /// Whether the caller must schedule a call of `drain`. Returns `true` only once until that call.
+        /// Returns whether the caller must schedule a call of `drain`, and notes that the call is scheduled. Until that
+        /// call is done, further callers get `false`.
         mutating func needsDraining() -> Bool {
             guard !isScheduled, !waiting.isEmpty else { return false }
             isScheduled = true
@@ -228,7 +229,8 @@ final class Writer: Sendable {
         if isMoreWaiting { drainSoon() }
     }
 
-    /// Takes waiting writes up to a number of changes; the last write may exceed it.
+    /// Takes waiting writes until they have at least `limit` changes, or until none is left. A write is never split, so
+    /// the changes may exceed the limit.
     private func takeWaiting(_ limit: Int) -> [PendingWrite] {
         state.withLock { state in
             guard state.waitingChanges > limit else {
