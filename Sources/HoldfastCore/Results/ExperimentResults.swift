@@ -28,6 +28,7 @@ public struct ExperimentResults: Sendable {
         /// allocation is known.
         public var expectedShare: Double?
         public var tally: VariationTally
+        /// The estimate of the share of users who reached the goal.
         public var conversion: Estimate
         /// The estimate of the mean value; `nil` if no event of the goal has a value.
         public var value: Estimate?
@@ -43,6 +44,7 @@ public struct ExperimentResults: Sendable {
     /// The users of a variation who reached a step of a funnel.
     public struct Step: Sendable {
         public var goal: Identifier
+        /// The number of users of the variation who reached the step.
         public var converted: Int
         /// The estimate of the share of all users of the variation.
         public var estimate: Estimate
@@ -68,7 +70,9 @@ public struct ExperimentResults: Sendable {
 
     /// An A/A test: `control` compared with `control-check`, which has the same content. The p-values are always valid.
     public struct ControlCheck: Sendable {
+        /// The p-value for the share of users who reached the goal, or for a metric that is a rate.
         public var conversionPValue: Double?
+        /// The p-value for the mean value of the goal, or for a metric that is a mean or a ratio.
         public var valuePValue: Double?
 
         /// The maximum probability that two groups with the same content are ever reported as different, at any number

@@ -34,7 +34,9 @@ public struct ExperimentSelection: Sendable {
     public var tag: Identifier?
     public var order = Order.created
     public var isDescending = true
+    /// The number of experiments before the page, among those that meet all conditions.
     public var offset = 0
+    /// The maximum number of experiments of the page.
     public var limit = 25
 
     public init() {}

@@ -81,10 +81,11 @@ public struct ResultsFilter: Sendable {
     func lastDay(_ definition: MetricDefinition?, at now: Instant) -> Int64? {
         let isRetention = definition?.kind == .retention
         guard isRetention || countsWholeTimes else { return nil }
-        // An event counts if it is within both times.
+        // The metric and the filter may each have a window. An event counts only if it is within both windows, so the
+        // shorter one decides.
         guard let window = [definition?.series?.to, time].compactMap({ $0 }).min() else { return nil }
-        // Of the day on which this window began, some users were enrolled after the time of `now`, so the day before
-        // is the last one whose users all count.
+        // A window that ends now began during some day. The window of a user who was enrolled later on that day has not
+        // ended yet, so the day before is the last one whose users all count.
         return (now - window).day - 1
     }
 
