@@ -45,13 +45,15 @@ public struct ProjectEditor: Sendable {
     public enum MovePolicy: String, Sendable, CaseIterable {
         /// Refuses a change that would move enrolled users.
         case refuse
+        /// Makes the change without counting the users whom it moves.
         case allow
     }
 
     private let catalog: ProjectCatalog
     private let policy: ApprovalPolicy
     private let sharing: SharePolicy
-    /// How often an edit is applied again because other processes have stored datafiles. Then it fails with 409.
+    /// The maximum number of times that an edit is applied again because other processes have stored datafiles. After
+    /// that, the edit fails with 409.
     private static let retryLimit = 50
 
     public init(_ catalog: ProjectCatalog, _ policy: ApprovalPolicy, sharing: SharePolicy = .refuse(.all)) {
@@ -278,7 +280,8 @@ public struct ProjectEditor: Sendable {
 
     /// Stores the edited datafile. Returns once the catalog has it.
     ///
-    /// - Parameter newest: the version that must still be that of the newest datafile of all projects; `nil` for any.
+    /// - Parameter newest: the version of the newest datafile of all projects when the ids were checked. The datafile
+    ///   is stored only if this is still the newest version. `nil` if no ids were checked.
     /// - Returns: `nil` if another process has stored a newer datafile.
     private func store<Outcome>(
         _ draft: Draft<Outcome>, of edit: Edit<Outcome>, _ schema: SchemaChange, notes: [AuditNote],
