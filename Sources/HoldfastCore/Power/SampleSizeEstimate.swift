@@ -19,7 +19,9 @@ import Storage
 public struct SampleSizeEstimate: Sendable {
     /// The parameters of the decision rule.
     public struct Rule: Sendable {
+        /// The maximum probability of ever deciding for a difference that does not exist.
         public var alpha = DecisionRule.defaultAlpha
+        /// The probability of detecting the effect of interest if it exists.
         public var power = DecisionRule.defaultPower
         /// The minimum effect of interest, as a share of the baseline's mean.
         public var minimumEffect: Double?
@@ -58,6 +60,7 @@ public struct SampleSizeEstimate: Sendable {
     private struct Split: Sendable {
         /// The share of the experiment's users that each variation gets.
         let shares: [Double]
+        /// The index of the baseline among the variations.
         let baselineIndex: Int
         /// The indices of the variations that are compared with the baseline: all others that have traffic.
         let compared: [Int]
