@@ -15,7 +15,8 @@ public struct DefinitionSetEdit: Sendable {
     private let set: DefinitionSet
     /// Whether elements that the set lacks are removed.
     private let prunes: Bool
-    /// The maximum number of removed elements; `nil` for any number, unless the set is empty.
+    /// The maximum number of removed elements. If it is `nil`, an empty set may remove nothing, and any other set may
+    /// remove any number.
     private let removalLimit: Int?
     private let author: Author
     private let time: Instant
@@ -38,7 +39,8 @@ public struct DefinitionSetEdit: Sendable {
     ///   - prunes: whether to remove elements that the set lacks. Experiments are archived. Flags, holdouts, and
     ///     metrics that nothing measures are deleted; so are the project's webhooks, if the set has a list of webhooks.
     ///     Attributes, segments and the webhooks of all projects stay, because all projects share them.
-    ///   - removalLimit: the maximum number of elements to remove; `nil` for any number, unless the set is empty.
+    ///   - removalLimit: the maximum number of elements to remove. If it is `nil`, an empty set may remove nothing, and
+    ///     any other set may remove any number.
     ///   - author: the author of conclusions that the set makes.
     ///   - time: the time of the edit.
     ///   - webhooks: `nil` if the caller may not see them. Then the webhooks of the set are ignored.
@@ -67,7 +69,7 @@ public struct DefinitionSetEdit: Sendable {
 
     /// Applies the set.
     ///
-    /// - Throws: 422 with everything that is wrong; 409 if all of it conflicts with stored definitions.
+    /// - Throws: 422 with everything that is wrong; 409 if each of the errors is a conflict with stored definitions.
     public func apply(
         to definitions: inout ProjectDefinitions, of project: Project?, _ schema: AttributeSchema
     ) throws(CoreError) -> Outcome {
