@@ -40,7 +40,8 @@ struct DefinitionMoves: Sendable {
         /// The key of the experiment that the user is enrolled in.
         var experiment: Identifier
         var cause: Cause
-        /// Whether the user gets another variation; otherwise the same one, but of another experiment.
+        /// Whether the user gets another variation, or none. Otherwise the user gets a variation with the same key from
+        /// another experiment.
         var changesVariation: Bool
     }
 
@@ -52,15 +53,21 @@ struct DefinitionMoves: Sendable {
         let former: [Experiment]
         /// The experiments after the change, in their order.
         let edited: [Experiment]
-        /// The experiments whose users may be moved.
+        /// The ids of the experiments whose users may be moved.
         let affected: Set<Identifier>
     }
 
+    /// The datafile before the change.
     private let former: Datafile
+    /// The datafile after the change.
     private let edited: Datafile
+    /// The sequences with an experiment whose users may be moved.
     private let sequences: [Sequence]
+    /// The ids of the forced variations, by user id and experiment id.
     private let forcedVariations: [Identifier: [Identifier: Identifier]]
+    /// The attributes and segments before the change.
     private let schema: AttributeSchema
+    /// The attributes and segments after the change.
     private let editedSchema: AttributeSchema
     /// Whether ``moves(of:_:_:)`` needs the stored attributes of users, because an audience may depend on them.
     let needsAttributes: Bool
