@@ -320,7 +320,7 @@ public struct ExperimentResults: Sendable {
         }
     }
 
-    /// Returns the steps of a funnel for each variation; none for any other metric.
+    /// Returns the steps of a funnel for each variation; empty for any other metric.
     ///
     /// - Parameters:
     ///   - counted: returns a tally without the users who do not count.

@@ -20,7 +20,8 @@ public struct ExperimentSelection: Sendable {
         public var experiments: [Experiment]
         /// The number of experiments that meet all conditions, on all pages.
         public var total = 0
-        /// For each status, the number of experiments that meet all conditions other than the one of the status.
+        /// For each status, the number of experiments that have it and meet all conditions except ``statuses`` of the
+        /// selection.
         public var statuses: [String: Int] = [:]
     }
 
@@ -63,7 +64,7 @@ public struct ExperimentSelection: Sendable {
         return page
     }
 
-    /// Whether an experiment meets all conditions other than the one of the status.
+    /// Whether an experiment meets all conditions except ``statuses``.
     private func matches(_ experiment: Experiment, _ details: ExperimentDetails?) -> Bool {
         if let owner, owner.isEmpty || details?.owner != owner { return false }
         if let tag, details?.tags.contains(tag) != true { return false }

@@ -100,8 +100,8 @@ public struct ResultsFilter: Sendable {
 
     // MARK: Reading
 
-    /// Returns the tallies of the users and events that count; none if the filter restricts neither an attribute, nor a
-    /// segment, nor the days.
+    /// Returns the tallies of the users and events that count. The result is empty if the filter restricts neither an
+    /// attribute, nor a segment, nor the days.
     ///
     /// - Parameters:
     ///   - names: the name of the goal or the metric; for a funnel the name of each step.
