@@ -112,6 +112,7 @@ public final class ProjectCatalog: Sendable {
         definitions.close()
     }
 
+    /// Returns all that the catalog knows now. It takes a lock, so event loops use a ``ProjectView`` instead.
     public func snapshot() -> Snapshot {
         current.withLock { $0 }
     }

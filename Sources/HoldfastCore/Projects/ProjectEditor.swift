@@ -216,8 +216,8 @@ public struct ProjectEditor: Sendable {
 
     /// Applies an edit to the newest datafile, and stores the result.
     ///
-    /// - Parameter countedVersion: the version of the project for which users were counted, and the change would move
-    ///   none of them; `nil` before users are counted.
+    /// - Parameter countedVersion: the version of the project for which users were counted. The count has shown that the
+    ///   change of this version would move nobody. `nil` before users are counted.
     private func apply<Outcome>(
         _ edit: Edit<Outcome>, _ session: any StoreSession, countedVersion: Int64?
     ) async throws -> Attempt<Outcome> {
