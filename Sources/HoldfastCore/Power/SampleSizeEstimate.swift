@@ -232,8 +232,8 @@ public struct SampleSizeEstimate: Sendable {
 
     // MARK: Observations
 
-    /// Returns the mean and the standard deviation of the baseline: those of the request, or else those observed in the
-    /// first experiment with enough users.
+    /// Returns the mean and the standard deviation of the baseline. If the request does not have them, they are those
+    /// that were observed in the first experiment with enough users.
     ///
     /// - Throws: 422 if no experiment has enough users.
     private static func baseline(
@@ -270,8 +270,8 @@ public struct SampleSizeEstimate: Sendable {
         return .rate(sample.mean)
     }
 
-    /// Returns the number of users per day: that of the request, or else that of the first experiment in which users
-    /// were enrolled; `nil` if there is none.
+    /// Returns the number of users per day. If the request does not have it, it is observed in the first experiment in
+    /// which users were enrolled. `nil` if no users were enrolled in any of the experiments.
     private static func usersPerDay(
         _ request: SampleSizeRequest, _ sources: [ResultsTotals], of experiment: Experiment, at now: Instant
     ) -> Observed<Double>? {
