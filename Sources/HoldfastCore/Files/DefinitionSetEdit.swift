@@ -37,8 +37,8 @@ public struct DefinitionSetEdit: Sendable {
 
     /// - Parameters:
     ///   - prunes: whether to remove elements that the set lacks. Experiments are archived. Flags, holdouts, and
-    ///     metrics that nothing measures are deleted; so are the project's webhooks, if the set has a list of webhooks.
-    ///     Attributes, segments and the webhooks of all projects stay, because all projects share them.
+    ///     metrics that nothing measures are deleted. If the set has a list of webhooks, the project's webhooks are
+    ///     deleted, too. Attributes, segments and the webhooks of all projects stay, because all projects share them.
     ///   - removalLimit: the maximum number of elements to remove. If it is `nil`, an empty set may remove nothing, and
     ///     any other set may remove any number.
     ///   - author: the author of conclusions that the set makes.
