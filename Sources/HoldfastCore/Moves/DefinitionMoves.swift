@@ -8,7 +8,7 @@ import Storage
 ///
 /// In SDKs, the experiments of a flag decide in their order, and each takes every user whom it admits. So an experiment
 /// moves users of the experiments after it if it is new, is placed before them, runs again, or admits more users than
-/// before. A variation that is removed moves its users, and so does a rule that is left out.
+/// before. The removal of a variation moves its users. The removal of a rule moves the users of its experiment.
 ///
 /// Stopping an experiment is not a move, because the request asks for just that: by a status, by turning off a flag, or
 /// by a `DELETE`. The edited datafile then still has the experiment, but does not run it.
@@ -118,7 +118,7 @@ struct DefinitionMoves: Sendable {
             && (changesHoldouts || sequences.contains { $0.edited.contains { !$0.isForEverybody } })
     }
 
-    /// Whether the change can move nobody, whoever is enrolled.
+    /// Whether the change cannot move any user, so that no users need to be counted.
     var isEmpty: Bool { sequences.isEmpty }
 
     // MARK: Experiments
