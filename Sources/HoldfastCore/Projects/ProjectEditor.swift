@@ -140,6 +140,7 @@ public struct ProjectEditor: Sendable {
     public struct Edited<Outcome: Sendable>: Sendable {
         /// The project as this edit has left it, without later edits.
         public let project: Project
+        /// What the change has returned.
         public let outcome: Outcome
         /// The ``Edit/notes``; empty if the change made no difference.
         public var notes: [AuditNote] = []
@@ -159,7 +160,9 @@ public struct ProjectEditor: Sendable {
     public struct Draft<Outcome: Sendable>: Sendable {
         /// The project before the change; `nil` if it has no datafile yet.
         public var project: Project?
+        /// The definitions after the change.
         public var compiled: CompiledDefinitions
+        /// What the change has returned.
         public var outcome: Outcome
         /// Whether the change makes a difference.
         var hasChanged = true
@@ -216,8 +219,8 @@ public struct ProjectEditor: Sendable {
 
     /// Applies an edit to the newest datafile, and stores the result.
     ///
-    /// - Parameter countedVersion: the version of the project for which users were counted. The count has shown that the
-    ///   change of this version would move nobody. `nil` before users are counted.
+    /// - Parameter countedVersion: the version of the project for which users were counted. The count has shown that
+    ///   the change of this version would move nobody. `nil` before users are counted.
     private func apply<Outcome>(
         _ edit: Edit<Outcome>, _ session: any StoreSession, countedVersion: Int64?
     ) async throws -> Attempt<Outcome> {
