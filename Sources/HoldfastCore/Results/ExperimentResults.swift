@@ -27,6 +27,7 @@ public struct ExperimentResults: Sendable {
         /// The expected share of the counted users, by the allocations under which they were assigned; `nil` if no
         /// allocation is known.
         public var expectedShare: Double?
+        /// The numbers of users of the variation, and the sums of the goal or the metric over the counted users.
         public var tally: VariationTally
         /// The estimate of the share of users who reached the goal.
         public var conversion: Estimate
@@ -60,7 +61,9 @@ public struct ExperimentResults: Sendable {
 
     /// An estimate of a rate, a mean or a ratio over all users of a variation.
     public struct Estimate: Sendable {
+        /// The rate, the mean or the ratio; NaN for a ratio without a denominator.
         public var mean: Double
+        /// The standard deviation of the values of single users, not of the mean.
         public var standardDeviation: Double
         /// The comparison with the baseline; `nil` for the baseline itself.
         public var comparison: ResultsComparison?

@@ -20,8 +20,8 @@ public struct ExperimentSelection: Sendable {
         public var experiments: [Experiment]
         /// The number of experiments that meet all conditions, on all pages.
         public var total = 0
-        /// For each status, the number of experiments that have it and meet all conditions except ``statuses`` of the
-        /// selection.
+        /// For each status, the number of experiments that have this status and meet all conditions, except
+        /// ``ExperimentSelection/statuses``.
         public var statuses: [String: Int] = [:]
     }
 
@@ -34,6 +34,7 @@ public struct ExperimentSelection: Sendable {
     /// A tag that the experiments have; `nil` for all experiments.
     public var tag: Identifier?
     public var order = Order.created
+    /// Whether ``order`` is reversed.
     public var isDescending = true
     /// The number of experiments before the page, among those that meet all conditions.
     public var offset = 0
