@@ -26,6 +26,7 @@ public struct DefinitionSetEdit: Sendable {
     public struct Outcome: Sendable {
         /// The definitions of the project after the edit.
         public let definitions: DefinitionSet
+        /// The differences between the definitions before and after the edit.
         public let differences: [DefinitionDifference]
         /// The attributes, segments and webhooks to store.
         public let schema: SchemaChange

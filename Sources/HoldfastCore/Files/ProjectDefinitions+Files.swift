@@ -120,6 +120,7 @@ extension ProjectDefinitions {
 /// The state of an experiment, a flag, a metric or a holdout at some time, in the form of files. Histories show it, and
 /// ``DefinitionSetEdit`` restores it.
 public struct DefinitionState: Sendable, Equatable {
+    /// The element in the form of files.
     public let object: JSONObject
     /// Whether the element comes from an uploaded datafile, so that only another upload can restore it.
     public let isOfDatafile: Bool
