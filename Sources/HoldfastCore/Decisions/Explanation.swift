@@ -15,6 +15,7 @@ public struct Explanation: Sendable {
     /// Whether the datafile is the active one.
     public let isActive: Bool
     public let decision: ExperimentDecision
+    /// The steps that lead to the decision, in their order.
     public let steps: [DecisionStep]
     /// The user's current profile; `nil` if there is none.
     public let profile: ProfileRecord?
