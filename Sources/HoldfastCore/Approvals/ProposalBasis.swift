@@ -84,7 +84,7 @@ private struct ProposalBasis {
     }
 
     /// Adds a metric with the version of the datafile that brought it. With it, a metric that was changed and changed
-    /// back counts as changed. An uploaded datafile says nothing of versions until it is edited.
+    /// back counts as changed. An uploaded datafile has no versions of metrics until it is edited, so none is added.
     private mutating func addMetric(_ key: Identifier) {
         parts.append(definitions.metrics[key].map { .object($0.json) } ?? .null)
         let name = DatafileParts.Name(list: DatafileParts.list(ofOwn: "metrics"), key: key)

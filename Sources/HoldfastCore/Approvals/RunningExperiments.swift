@@ -45,7 +45,7 @@ extension Project {
 private struct DecisionComparison {
     private let before: CompiledDefinitions
     private let after: CompiledDefinitions
-    /// Whether the change affects every running experiment: it is of a holdout or of the assignment lifetime.
+    /// Whether the change affects every running experiment, because it changes a holdout or the assignment lifetime.
     private let affectsAll: Bool
     /// The keys of the experiments, delivery rules and holdouts whose audience names a segment that changes.
     private let keysUsingSegments: Set<Identifier>
@@ -111,7 +111,7 @@ private struct DecisionComparison {
         }
     }
 
-    /// Whether the change alters what users of a flag get who are in none of its experiments.
+    /// Whether the change alters what a flag delivers to the users who are in none of its experiments.
     private func changesDeliveries(of flag: FlagDefinition) -> Bool {
         let former = deliveries(of: flag, in: before.datafile, formerRollouts)
         if former != deliveries(of: flag, in: after.datafile, editedRollouts) { return true }

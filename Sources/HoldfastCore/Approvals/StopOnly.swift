@@ -7,7 +7,7 @@ extension ProjectDefinitions {
     /// off flags. Such an edit needs no approval.
     ///
     /// The check applies only the stops to the former definitions, and compares the datafile that results with the
-    /// edited one. Every other change therefore shows, of whatever member it is.
+    /// edited one. If the edit changed anything else, in whatever member, the two datafiles differ.
     ///
     /// - Parameter former: the definitions before the edit.
     func onlyStops(_ former: ProjectDefinitions) -> Bool {

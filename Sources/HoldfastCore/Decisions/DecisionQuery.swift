@@ -24,8 +24,8 @@ public struct DecisionQuery: Sendable {
         /// an exposure.
         case activation(@Sendable (Datafile) -> [Activated])
 
-        /// Whether the caller names the flags or experiments, and so evaluates them now. A query for all flags requests
-        /// decisions in advance, and the caller may never use them.
+        /// Whether the caller names the flags or experiments, and so evaluates them now. A query for all flags or for
+        /// chosen flags requests decisions in advance, and the caller may never use them.
         var namesFlags: Bool {
             switch self {
             case .allFlags, .chosenFlags, .prediction: false

@@ -8,11 +8,14 @@ public import Storage
 public struct Explanation: Sendable {
     public let experiment: Experiment
     public let sdkKey: String
+    /// The version of the datafile that the explanation uses. The store numbers all datafiles.
     public let version: Int64
+    /// The member `revision` of this datafile.
     public let revision: String
     /// Whether the datafile is the active one.
     public let isActive: Bool
     public let decision: ExperimentDecision
+    /// The steps that lead to the decision, in their order.
     public let steps: [DecisionStep]
     /// The user's current profile; `nil` if there is none.
     public let profile: ProfileRecord?

@@ -65,7 +65,9 @@ public final class StickyDecisionService {
     public func decideAtOnce(
         _ query: DecisionQuery, in project: Project, _ completion: @escaping (Attempt) -> Void
     ) {
-        // Other queries need the task: they read a second profile, attributes or the newest definitions, or nothing.
+        // The guard admits the queries that need only one profile. An anonymous id requires a second profile. A user
+        // without an id has no profile. An audience may require the user's stored attributes. A forced variation
+        // requires the newest definitions.
         guard query.anonymousID == nil, !query.user.isUnidentified, !Self.asksAttributes(query, project),
             !project.forcesVariations(on: query.user.id)
         else { return completion(.outdated) }
@@ -96,6 +98,8 @@ public final class StickyDecisionService {
         let (result, candidates) = evaluate(query, project, stored, refusing: refused)
         if result.hasStaleAssignment, isFirst { return completion(.outdated) }
         guard !candidates.isEmpty else { return completion(.decided(finish(query, result))) }
+        // The store accepts only assignments that were decided with the newest datafile. A superseded project does not
+        // have it.
         guard !isLast, !project.isSuperseded else { return completion(.failed(.staleDatafile)) }
         session.submit(Self.change(query, candidates, in: project)) { [self] change in
             switch change {

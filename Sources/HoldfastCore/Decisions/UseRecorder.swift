@@ -10,7 +10,8 @@ internal import Synchronization
 /// Each process writes each use once a day, in the background. After a failure, it tries again a minute later.
 public final class UseRecorder: Sendable {
     private struct State {
-        /// The subjects that were used today.
+        /// The subjects that were used today. A subject is a variation of a flag or of an experiment, or a flag that
+        /// this server knows.
         var noted: Set<LastUse.Subject> = []
         /// The subjects that were used today and are not written yet.
         var waiting: Set<LastUse.Subject> = []

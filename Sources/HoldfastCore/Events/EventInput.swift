@@ -24,6 +24,7 @@ public struct EventInput {
     public let object: JSONObject
     /// The location of the object in the body, for errors.
     public let place: JSONPointer
+    /// The time at which the server received the event.
     public let now: Instant
     /// The SDK key of the request, for an event without an `sdk_key`.
     private let defaultSDKKey: String?

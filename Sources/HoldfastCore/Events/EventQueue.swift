@@ -52,7 +52,8 @@ public final class EventQueue: Sendable {
         /// The number of taken submissions after which they are removed from the array.
         private static let compaction = 4_096
 
-        /// Removes and returns the next submissions: as few as have `limit` events together, or all if there are fewer.
+        /// Takes submissions from the front of the queue until they have at least `limit` events together, or until
+        /// the queue is empty.
         mutating func take(events limit: Int) -> [Submission] {
             let start = next
             var count = 0
@@ -74,7 +75,9 @@ public final class EventQueue: Sendable {
     public typealias Recording = @Sendable (_ events: [ReceivedEvent], _ completion: @escaping Completion) -> Void
 
     private let storeEvents: Recording
+    /// The maximum number of waiting events.
     private let capacity: Int
+    /// The approximate maximum size of the waiting events in memory, in bytes.
     private let capacityBytes: Int
     private let state = Mutex(State())
     /// The group is entered while ``State/isWriting``, so that ``waitUntilStored(before:)`` can wait.
@@ -250,7 +253,6 @@ public final class EventQueue: Sendable {
         if count > 0 { state.withLock { $0.statistics.erased &+= UInt64(count) } }
     }
 
-    /// The current numbers of events by outcome.
     /// The current numbers of events by outcome.
     public var statistics: EventStatistics {
         state.withLock { state in

@@ -154,6 +154,7 @@ public final class FeedReader: Sendable {
         let page = try await page(from: .max, limit: 1)
         // In an empty feed, the newest row is the one before the oldest row that could be kept.
         let newest = max(page.end, page.start - 1)
+        // The cursor after the newest row has the number of the next row.
         return cursor.epoch == page.epoch && cursor.number > newest + 1
     }
 

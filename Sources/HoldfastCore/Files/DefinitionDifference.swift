@@ -15,6 +15,7 @@ public struct DefinitionDifference: Sendable {
     /// `nil` if the element is removed.
     public let after: JSONObject?
 
+    /// The kind of the element in texts, such as `experiment`, or `project` for the settings.
     var noun: String { kind?.noun ?? DefinitionSet.projectMember }
 
     /// A member that differs.
@@ -106,8 +107,8 @@ extension DefinitionSet {
         }
     }
 
-    /// Matches the experiments that were renamed: those with the id of an experiment that is gone. They become changes
-    /// of the element with the new key.
+    /// Matches the experiments that were renamed. An experiment was renamed if it has a new key, and the id of an
+    /// experiment whose key is gone. It then counts as a change of the element with the new key.
     private func matchRenamed(
         _ before: inout [Identifier: JSONObject], _ after: inout [Identifier: JSONObject], _ former: DefinitionSet
     ) {

@@ -73,8 +73,9 @@ extension ProjectDefinitions {
 }
 
 extension ExperimentDefinition {
-    /// The status to give in a set so that it stays as it is; `nil` to give none. Without a status, a set restores an
-    /// archived experiment.
+    /// The status to give in a set so that the status of the experiment stays as it is. An archived experiment needs
+    /// one, because a set without a status restores it. `nil` for any other experiment, which keeps its status if the
+    /// set gives none.
     fileprivate var keptStatus: JSONValue? {
         isArchived ? .string(ExperimentStatus.name(of: status)) : nil
     }

@@ -26,8 +26,11 @@ public struct DefinitionSet: Sendable, Equatable {
         }
     }
 
+    /// An element of a list, such as an experiment.
     public struct Element: Sendable, Equatable {
+        /// The value of the ``Kind/keyMember``.
         public var key: Identifier
+        /// The element in the document, with its key.
         public var object: JSONObject
         /// The location of the element in the input, for errors. It does not count in comparisons of elements.
         public var place: JSONPointer = []

@@ -15,7 +15,8 @@ public struct DefinitionSetEdit: Sendable {
     private let set: DefinitionSet
     /// Whether elements that the set lacks are removed.
     private let prunes: Bool
-    /// The maximum number of removed elements; `nil` for any number, unless the set is empty.
+    /// The maximum number of removed elements. If it is `nil`, an empty set may remove nothing, and any other set may
+    /// remove any number.
     private let removalLimit: Int?
     private let author: Author
     private let time: Instant
@@ -25,6 +26,7 @@ public struct DefinitionSetEdit: Sendable {
     public struct Outcome: Sendable {
         /// The definitions of the project after the edit.
         public let definitions: DefinitionSet
+        /// The differences between the definitions before and after the edit.
         public let differences: [DefinitionDifference]
         /// The attributes, segments and webhooks to store.
         public let schema: SchemaChange
@@ -36,9 +38,10 @@ public struct DefinitionSetEdit: Sendable {
 
     /// - Parameters:
     ///   - prunes: whether to remove elements that the set lacks. Experiments are archived. Flags, holdouts, and
-    ///     metrics that nothing measures are deleted; so are the project's webhooks, if the set has a list of webhooks.
-    ///     Attributes, segments and the webhooks of all projects stay, because all projects share them.
-    ///   - removalLimit: the maximum number of elements to remove; `nil` for any number, unless the set is empty.
+    ///     metrics that nothing measures are deleted. If the set has a list of webhooks, the project's webhooks are
+    ///     deleted, too. Attributes, segments and the webhooks of all projects stay, because all projects share them.
+    ///   - removalLimit: the maximum number of elements to remove. If it is `nil`, an empty set may remove nothing, and
+    ///     any other set may remove any number.
     ///   - author: the author of conclusions that the set makes.
     ///   - time: the time of the edit.
     ///   - webhooks: `nil` if the caller may not see them. Then the webhooks of the set are ignored.
@@ -67,7 +70,7 @@ public struct DefinitionSetEdit: Sendable {
 
     /// Applies the set.
     ///
-    /// - Throws: 422 with everything that is wrong; 409 if all of it conflicts with stored definitions.
+    /// - Throws: 422 with everything that is wrong; 409 if each of the errors is a conflict with stored definitions.
     public func apply(
         to definitions: inout ProjectDefinitions, of project: Project?, _ schema: AttributeSchema
     ) throws(CoreError) -> Outcome {

@@ -37,7 +37,8 @@ extension DefinitionSetRun {
         let newConclusion = try newConclusion(conclusion, of: key)
         try checkConclusion(newConclusion, of: key, status)
         if newConclusion != nil {
-            // The conclusion sets the status. It requires that the experiment runs, or is paused or concluded.
+            // The conclusion sets the status. Only an experiment that runs, is paused or is concluded can be concluded,
+            // so any other experiment runs first.
             let currentStatus = definitions.experiments[key].flatMap { ExperimentStatus(name: $0.status) }
             let canBeConcluded =
                 currentStatus == .running || currentStatus == .paused || currentStatus == .concluded
@@ -74,8 +75,8 @@ extension DefinitionSetRun {
     }
 
     /// Gives the element of an experiment the status that the set leaves out: an archived experiment is restored, any
-    /// other one keeps its status. If that is paused or concluded, ``notRunning`` tells the author that the experiment
-    /// does not run.
+    /// other one keeps its status. If the kept status is paused or concluded, ``notRunning`` tells the author that the
+    /// experiment does not run.
     private mutating func keepStatus(of element: DefinitionSet.Element, in body: inout JSONObject) {
         guard let known = definitions.experiments[element.key] else { return }
         body["status"] = known.restoredStatus
@@ -102,7 +103,7 @@ extension DefinitionSetRun {
     ///
     /// - Parameters:
     ///   - allocation: the `traffic_allocation` in the set; `nil` to keep the allocation that the `PUT` has made.
-    ///   - isDraft: whether an experiment that its schedule starts is a draft.
+    ///   - isDraft: whether the experiment becomes a draft if it has a schedule that will start it.
     private mutating func completeNew(
         _ key: Identifier, _ allocation: JSONValue?, isDraft: Bool
     ) throws(CoreError) {
@@ -175,7 +176,8 @@ extension DefinitionSetRun {
         given[""] = nil
         expected[""] = nil
         let ids = Set(given.keys).union(expected.keys)
-        // As in ``VariationSplit/weights``: an allocation of raised traffic is rounded in another way than a new one.
+        // The maximum difference in bucket values, as in ``VariationSplit/weights``: an allocation of raised traffic is
+        // rounded in another way than a new one.
         let roundingLimit = 2
         guard ids.allSatisfy({ abs((given[$0] ?? 0) - (expected[$0] ?? 0)) <= roundingLimit }) else {
             throw CoreError(

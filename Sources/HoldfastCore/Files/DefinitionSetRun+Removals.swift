@@ -8,14 +8,15 @@ extension DefinitionSetRun {
     /// Removes the elements that the set lacks. Experiments are archived. Metrics that something measures stay, and so
     /// do elements that come from an uploaded datafile, which a set never has.
     ///
-    /// - Parameter limit: the maximum number of removals; `nil` for any number, unless the set is empty. An empty set
-    ///   is probably a mistake, such as a wrong directory.
+    /// - Parameter limit: the maximum number of removals; `nil` for any number. An empty set is probably a mistake,
+    ///   such as a wrong directory, so it may remove elements only with a limit.
     mutating func removeAll(except set: DefinitionSet, atMost limit: Int?) {
         func lacking(_ kind: DefinitionSet.Kind) -> [Identifier] {
             let kept = Set(set[kind].map(\.key))
             return former[kind].map(\.key).filter { !kept.contains($0) }
         }
         for key in lacking(.holdouts) { remove(Holdout.self, key) }
+        // A flag without rules is defined by its experiment or by an uploaded datafile.
         for key in lacking(.flags) where definitions.flags[key]?.rules != nil { remove(Flag.self, key) }
         for key in lacking(.experiments) {
             guard let experiment = definitions.experiments[key], !experiment.isArchived, experiment.flagKey == nil

@@ -6,6 +6,7 @@ import Storage
 /// Attributes, segments and webhooks. The definitions of a project do not have them, so the changes are collected in
 /// ``schemaChange``, which is stored together with the definitions.
 extension DefinitionSetRun {
+    /// Adds the attribute of an element to ``schemaChange``, unless it is defined already as the element says.
     mutating func define(attribute element: DefinitionSet.Element) throws(CoreError) {
         let definition = try AttributeDefinition(.object(element.object), name: try Self.name(element))
         try schema.checkRoom(forAttribute: element.key)
@@ -16,6 +17,7 @@ extension DefinitionSetRun {
         }
     }
 
+    /// Adds the segment of an element to ``schemaChange``, unless it is defined already as the element says.
     mutating func define(segment element: DefinitionSet.Element) throws(CoreError) {
         // A segment that is as it was is not checked again.
         let stored = schema.segments[element.key]
@@ -42,6 +44,8 @@ extension DefinitionSetRun {
 
     // MARK: Webhooks
 
+    /// Creates or changes the webhook of an element, unless it is defined already as the element says.
+    ///
     /// - Parameter view: the webhooks of the server, and which of them the caller may use.
     mutating func define(webhook element: DefinitionSet.Element, _ view: WebhookView) throws(CoreError) {
         let key = element.key.string

@@ -29,6 +29,7 @@ struct DefinitionSetRun {
     /// The webhooks of this project and of all projects, as the set leaves them; `nil` if the caller may not see
     /// webhooks.
     var webhooks: [Webhook]?
+    /// All webhooks of the server, and which of them the caller may use; `nil` if the caller may not see webhooks.
     private let view: WebhookView?
     private(set) var warnings: [DefinitionWarning] = []
     /// The experiments that the set names without a status, and that stay paused or concluded.

@@ -34,6 +34,7 @@ extension ProjectDefinitions {
         // audiences of an uploaded datafile.
         guard isRule || experiment.flagKey == nil && experiment.audience != nil else { return nil }
         let object = file(of: experiment, isRule: isRule)
+        // An object with a single member has only the key.
         return isRule && object.count == 1 ? nil : object
     }
 
@@ -61,6 +62,7 @@ extension ProjectDefinitions {
     func listedObject(of flag: FlagDefinition) -> JSONObject? {
         if case .datafile = flag.content { return nil }
         let object = file(of: flag)
+        // An object with a single member has only the key.
         return object.count == 1 ? nil : object
     }
 
@@ -118,6 +120,7 @@ extension ProjectDefinitions {
 /// The state of an experiment, a flag, a metric or a holdout at some time, in the form of files. Histories show it, and
 /// ``DefinitionSetEdit`` restores it.
 public struct DefinitionState: Sendable, Equatable {
+    /// The element in the form of files.
     public let object: JSONObject
     /// Whether the element comes from an uploaded datafile, so that only another upload can restore it.
     public let isOfDatafile: Bool
@@ -169,6 +172,8 @@ extension ExperimentDefinition {
     fileprivate func uncommonAllocation(isGrouped: Bool) -> TrafficAllocation? {
         guard details.bandit == nil else { return nil }
         let weights = split.weights
+        // The own allocation of an experiment in a group assigns all bucket values, because the group limits the
+        // traffic.
         let shares = TrafficAllocation.weights(
             of: variations.map(\.id), ratio: variations.map { weights[$0.id] ?? 0 },
             traffic: isGrouped ? 100 : enrolledTraffic)

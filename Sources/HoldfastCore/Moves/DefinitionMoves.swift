@@ -8,7 +8,7 @@ import Storage
 ///
 /// In SDKs, the experiments of a flag decide in their order, and each takes every user whom it admits. So an experiment
 /// moves users of the experiments after it if it is new, is placed before them, runs again, or admits more users than
-/// before. A variation that is removed moves its users, and so does a rule that is left out.
+/// before. The removal of a variation moves its users. The removal of a rule moves the users of its experiment.
 ///
 /// Stopping an experiment is not a move, because the request asks for just that: by a status, by turning off a flag, or
 /// by a `DELETE`. The edited datafile then still has the experiment, but does not run it.
@@ -40,7 +40,8 @@ struct DefinitionMoves: Sendable {
         /// The key of the experiment that the user is enrolled in.
         var experiment: Identifier
         var cause: Cause
-        /// Whether the user gets another variation; otherwise the same one, but of another experiment.
+        /// Whether the user gets another variation, or none. Otherwise the user gets a variation with the same key from
+        /// another experiment.
         var changesVariation: Bool
     }
 
@@ -52,15 +53,21 @@ struct DefinitionMoves: Sendable {
         let former: [Experiment]
         /// The experiments after the change, in their order.
         let edited: [Experiment]
-        /// The experiments whose users may be moved.
+        /// The ids of the experiments whose users may be moved.
         let affected: Set<Identifier>
     }
 
+    /// The datafile before the change.
     private let former: Datafile
+    /// The datafile after the change.
     private let edited: Datafile
+    /// The sequences with an experiment whose users may be moved.
     private let sequences: [Sequence]
+    /// The ids of the forced variations, by user id and experiment id.
     private let forcedVariations: [Identifier: [Identifier: Identifier]]
+    /// The attributes and segments before the change.
     private let schema: AttributeSchema
+    /// The attributes and segments after the change.
     private let editedSchema: AttributeSchema
     /// Whether ``moves(of:_:_:)`` needs the stored attributes of users, because an audience may depend on them.
     let needsAttributes: Bool
@@ -111,7 +118,7 @@ struct DefinitionMoves: Sendable {
             && (changesHoldouts || sequences.contains { $0.edited.contains { !$0.isForEverybody } })
     }
 
-    /// Whether the change can move nobody, whoever is enrolled.
+    /// Whether the change cannot move any user, so that no users need to be counted.
     var isEmpty: Bool { sequences.isEmpty }
 
     // MARK: Experiments

@@ -7,7 +7,7 @@ extension ExperimentPreview {
     public struct Enrolled: Sendable, Equatable {
         /// All users who have an assignment of the experiment.
         public var users = 0
-        /// Users who would keep their variation, or have none either way.
+        /// Users who would keep their variation. Users without a variation before and after the change count, too.
         public var keep = 0
         /// Users who would get another variation.
         public var change = 0

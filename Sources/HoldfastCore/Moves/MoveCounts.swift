@@ -10,7 +10,7 @@ public struct MoveCounts: Sendable {
     public private(set) var users = 0
     /// Users who would keep their variation's key, but get it from another experiment.
     public private(set) var otherExperiment = 0
-    /// The number of users for each move. A user may be in several, one for each flag.
+    /// The number of users for each move. A user may be counted in several moves, one for each flag.
     private var moves: [DefinitionMoves.Move: Int] = [:]
 
     public var isEmpty: Bool { users == 0 && otherExperiment == 0 }

@@ -67,7 +67,7 @@ public struct PreviewCounter: Sendable {
     ///
     /// - Parameters:
     ///   - edited: the definitions of the project after the change.
-    ///   - segment: the segment whose conditions change; `nil` if none do.
+    ///   - segment: the segment whose conditions change; `nil` if no segment changes.
     /// - Throws: 409 with the number of users whom the change can move, 503 if too many counts are in progress.
     public func check(
         _ project: Project, to edited: CompiledDefinitions, changing segment: Segment? = nil,

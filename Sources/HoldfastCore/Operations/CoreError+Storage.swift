@@ -35,6 +35,7 @@ extension CoreError {
                 .unavailable,
                 "the server must accept changes; it is read-only while its database is moved; nothing was stored; "
                     + "try again later")
+            // The client may try again after this number of seconds.
             retryAfter = 5
         case .away:
             self.init(.unavailable, "the upstream of this edge does not respond; nothing was stored; try again later")

@@ -19,7 +19,9 @@ import Storage
 public struct SampleSizeEstimate: Sendable {
     /// The parameters of the decision rule.
     public struct Rule: Sendable {
+        /// The maximum probability of ever deciding for a difference that does not exist.
         public var alpha = DecisionRule.defaultAlpha
+        /// The probability of detecting the effect of interest if it exists.
         public var power = DecisionRule.defaultPower
         /// The minimum effect of interest, as a share of the baseline's mean.
         public var minimumEffect: Double?
@@ -58,6 +60,7 @@ public struct SampleSizeEstimate: Sendable {
     private struct Split: Sendable {
         /// The share of the experiment's users that each variation gets.
         let shares: [Double]
+        /// The index of the baseline among the variations.
         let baselineIndex: Int
         /// The indices of the variations that are compared with the baseline: all others that have traffic.
         let compared: [Int]
@@ -229,8 +232,8 @@ public struct SampleSizeEstimate: Sendable {
 
     // MARK: Observations
 
-    /// Returns the mean and the standard deviation of the baseline: those of the request, or else those observed in the
-    /// first experiment with enough users.
+    /// Returns the mean and the standard deviation of the baseline. If the request does not have them, they are those
+    /// that were observed in the first experiment with enough users.
     ///
     /// - Throws: 422 if no experiment has enough users.
     private static func baseline(
@@ -267,8 +270,8 @@ public struct SampleSizeEstimate: Sendable {
         return .rate(sample.mean)
     }
 
-    /// Returns the number of users per day: that of the request, or else that of the first experiment in which users
-    /// were enrolled; `nil` if there is none.
+    /// Returns the number of users per day. If the request does not have it, it is observed in the first experiment in
+    /// which users were enrolled. `nil` if no users were enrolled in any of the experiments.
     private static func usersPerDay(
         _ request: SampleSizeRequest, _ sources: [ResultsTotals], of experiment: Experiment, at now: Instant
     ) -> Observed<Double>? {

@@ -32,8 +32,8 @@ public struct SampleSizeRequest: Sendable {
     private var days: Double?
     /// The time for which the detectable effect is requested, instead of ``days``.
     private var until: Instant?
-    /// The experiment in which baseline and traffic are observed; `nil` for this experiment, or else others of its
-    /// flags.
+    /// The experiment in which baseline and traffic are observed. If it is `nil`, they are observed in this experiment,
+    /// or in the other experiments of its flags if there are too few observations in this one.
     public var source: Identifier?
 
     private static let members = [
@@ -95,9 +95,9 @@ public struct SampleSizeRequest: Sendable {
 
     /// Returns the metrics to estimate.
     ///
-    /// A request for a goal or a metric, and one with an effect, a margin or a baseline, is about a single metric: its
-    /// own, or else the first primary metric. The role is then `nil`. Any other request is about all metrics that
-    /// decide the experiment.
+    /// A request is about a single metric if it has a goal, a metric, an effect, a margin or a baseline. This metric is
+    /// the goal or the metric of the request, or else the first primary metric of the experiment. Its role is `nil`.
+    /// Any other request is about all metrics that decide the experiment.
     ///
     /// - Throws: 422 if there is no metric, or if the metric cannot have the baseline of the request.
     public func metrics(

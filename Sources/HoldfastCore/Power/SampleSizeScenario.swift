@@ -7,6 +7,7 @@ struct SampleSizeScenario {
     let shares: [Double]
     /// The current number of users of each variation.
     let enrolled: [Double]
+    /// The index of the baseline among the variations.
     let baselineIndex: Int
     /// The indices of the variations that are compared with the baseline.
     let compared: [Int]
@@ -27,7 +28,8 @@ struct SampleSizeScenario {
     /// - Parameters:
     ///   - baseline: the mean and the standard deviation of the baseline.
     ///   - target: the required power.
-    ///   - isGuardrail: whether the variation must be shown to be no worse than the effect, instead of different.
+    ///   - isGuardrail: whether the test must show that the variation is worse by less than the effect. Otherwise it
+    ///     must show that the variation differs from the baseline.
     func needs(
         _ baseline: Power.Baseline, alpha: Double, power target: Double, isGuardrail: Bool
     ) -> (oneLook: SampleSizeEstimate.Needs, anyTime: SampleSizeEstimate.Needs) {

@@ -11,7 +11,9 @@ import Storage
 /// It also writes each element anew, as if an edit had changed it, and reads the parts as another server would.
 public struct AdoptionCheck: Sendable {
     public let sdkKey: String
+    /// The number of experiments of the project.
     public let experiments: Int
+    /// The number of flags of the project.
     public let flags: Int
     /// Whether the datafile stays one document, because two elements of a list have the same name. Then nothing is
     /// compared.

@@ -8,6 +8,7 @@ internal import Synchronization
 /// change and of each heartbeat that is due. A notified stream asks its ``ChangeSubscription`` which projects it has to
 /// send. A stream that is released is closed: the feed holds it weakly, and its subscription reports the end.
 public final class ChangeFeed: Sendable {
+    /// The numbers of streams and events, for the server's metrics.
     public struct Statistics: Sendable {
         /// The number of open streams.
         public var open = 0
@@ -40,7 +41,9 @@ public final class ChangeFeed: Sendable {
     }
 
     private let catalog: ProjectCatalog
+    /// The maximum number of open streams.
     private let limit: Int
+    /// Calls its argument, and wakes up each event loop only once for it; see ``init(_:limit:heartbeat:together:)``.
     private let coalescingWakeUps: @Sendable (() -> Void) -> Void
     private let state = Mutex(State())
     /// Runs the heartbeats.

@@ -59,7 +59,7 @@ public struct DefinitionHistory {
         let rowsByName = Dictionary(rows.map { ($0.name, $0) }, uniquingKeysWith: { $1 })
         var unchanged: Set<Name> = []
         validRows = validRows.filter { valid in
-            // Of several equal rows, one is kept.
+            // A datafile may have the same variation several times. One of its rows is kept.
             if rowsByName[valid.row.name] == valid.row { return unchanged.insert(valid.row.name).inserted }
             endedRows.append(json(valid, until: stored.storedAt))
             return false

@@ -143,7 +143,8 @@ struct DefinitionParts: Sendable {
         }
     }
 
-    /// Adds the keys of the elements that those elements of a list refer to which have one of the ``keys``.
+    /// Searches a list for the elements that have one of the ``keys``, and adds the keys of the elements to which these
+    /// refer.
     private mutating func addKeys(of elements: [JSONObject], in list: Identifier) {
         for object in elements {
             if let key = object.identifier("key"), keys.contains(key) { addKeys(of: object, keyed: key, in: list) }
@@ -178,7 +179,8 @@ struct DefinitionParts: Sendable {
 
     /// Adds the id of an experiment, which names its details, and the id of its audience.
     ///
-    /// - Parameter flag: the flag whose rule the experiment is; `nil` if it is none, or if the flag need not be read.
+    /// - Parameter flag: the flag whose rule the experiment is; `nil` if the experiment is no rule, or if the flag need
+    ///   not be read.
     private mutating func addExperiment(id: Identifier, ruleOf flag: Identifier?) {
         keys.formUnion([id, Identifier(GivenAudience.id(of: id))])
         if let flag { keys.insert(flag) }

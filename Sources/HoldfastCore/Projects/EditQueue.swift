@@ -9,6 +9,7 @@ final class EditQueue: Sendable {
     private struct State {
         /// Continues the edits that wait, oldest first.
         var waiting: [@Sendable () -> Void] = []
+        /// Whether an edit is in progress.
         var isEditing = false
     }
 

@@ -48,8 +48,8 @@ public struct ElementHistory: Sendable {
     ///
     /// - Parameters:
     ///   - project: the project with its active datafile.
-    ///   - record: says when the project was created. ``entries(before:limit:_:)`` needs it to recognize the first
-    ///     datafile; `nil` if only states are read.
+    ///   - record: the record of the project, which has the time of its creation. ``entries(before:limit:_:)``
+    ///     recognizes the first datafile by this time. `nil` if the caller reads only states.
     public init(
         of kind: DefinitionSet.Kind, _ key: Identifier, in project: Project, _ record: ProjectRecord?,
         _ session: any StoreSession
@@ -70,7 +70,7 @@ public struct ElementHistory: Sendable {
 
     // MARK: Entries
 
-    /// The maximum number of uploads that are read for a page. Each is read whole, and edits wait meanwhile.
+    /// The maximum number of uploaded datafiles that are read for a page. Each is read whole, and edits wait meanwhile.
     private static let uploadLimit = 10
 
     /// Returns a page of entries, newest first.

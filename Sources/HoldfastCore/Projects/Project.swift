@@ -172,7 +172,7 @@ public final class Project: Sendable {
         return catalogVersion
     }
 
-    /// Returns the 64-bit FNV-1a hash.
+    /// Returns the 64-bit FNV-1a hash. The constants are the offset basis and the prime of its definition.
     static func hash(_ content: [UInt8]) -> UInt64 {
         content.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
     }

@@ -6,8 +6,8 @@ extension ProjectCatalog.Snapshot {
     /// The SDK key of the first project if the change that creates it does not name one.
     private static let firstKey = "default"
 
-    /// Returns the SDK key of the project to change: the given SDK key, or else that of the only project that the
-    /// caller may use, or else that of the default project.
+    /// Returns the SDK key of the project to change. Without a given SDK key, this is the only project that the caller
+    /// may use. If the caller may use several projects, it is the default project.
     ///
     /// While the server has no projects, the project need not exist, because the first change creates it.
     ///

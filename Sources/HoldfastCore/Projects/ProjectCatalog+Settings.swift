@@ -46,7 +46,7 @@ extension ProjectCatalog {
         try await refresh()
         let current = snapshot()
         guard epoch != current.generation.epoch || isAhead else { return true }
-        // The generation has been renewed already since the edge last asked.
+        // If the epoch is a former one, the generation has been renewed already since the edge last asked.
         guard current.generation.epoch != 0, !current.formerEpochs.contains(epoch) else { return false }
         logger.warning(
             "an edge has seen what this database lacks: the database has gone back in time, so that all edges copy it anew",

@@ -77,9 +77,9 @@ public final class ProjectCatalog: Sendable {
 
     /// Polls the store for changes by other processes.
     private let timer = RepeatedTask(every: .milliseconds(250))
-    /// The number of polls that are skipped between two that are made, while the store notifies of changes: then one
-    /// poll is made every 5 seconds. It is needed, because the connection that notifies may be dead without anybody
-    /// having noticed.
+    /// The number of polls that are skipped after each poll while the store notifies of changes, so that one poll is
+    /// made every 5 seconds. The polls are still needed, because the connection that notifies may be dead without
+    /// anybody having noticed.
     private static let skippedPolls = 19
     /// The number of polls that were skipped since one was made.
     private let skipCount = Atomic<Int>(0)
@@ -112,6 +112,7 @@ public final class ProjectCatalog: Sendable {
         definitions.close()
     }
 
+    /// Returns all that the catalog knows now. It takes a lock, so event loops use a ``ProjectView`` instead.
     public func snapshot() -> Snapshot {
         current.withLock { $0 }
     }
@@ -145,7 +146,8 @@ public final class ProjectCatalog: Sendable {
         do throws(StorageError) {
             try await refresh()
         } catch {
-            // After another failure decisions continue with the projects in memory; readiness reports the store.
+            // A closed store stays closed. After any other failure, decisions continue with the projects in memory, and
+            // readiness reports that the store fails.
             if case .closed = error { timer.close() }
         }
     }
@@ -285,7 +287,8 @@ public final class ProjectCatalog: Sendable {
         var stored = stored
         let sdkKey = stored.sdkKey
         let pending = takePending(stored, after: next.projects[sdkKey]?.version)
-        // As it was stored, with the versions of the elements.
+        // The store may return only what an edit has changed. Applied to the former parts, the change gives all parts,
+        // with the versions of the elements.
         if let parts = stored.body.parts(after: next.parts[sdkKey]) { stored.body = .parts(parts) }
         next.parts[sdkKey] = stored.body.parts(after: nil)
         do throws(CoreError) {

@@ -45,13 +45,15 @@ public struct ProjectEditor: Sendable {
     public enum MovePolicy: String, Sendable, CaseIterable {
         /// Refuses a change that would move enrolled users.
         case refuse
+        /// Makes the change without counting the users whom it moves.
         case allow
     }
 
     private let catalog: ProjectCatalog
     private let policy: ApprovalPolicy
     private let sharing: SharePolicy
-    /// How often an edit is applied again because other processes have stored datafiles. Then it fails with 409.
+    /// The maximum number of times that an edit is applied again because other processes have stored datafiles. After
+    /// that, the edit fails with 409.
     private static let retryLimit = 50
 
     public init(_ catalog: ProjectCatalog, _ policy: ApprovalPolicy, sharing: SharePolicy = .refuse(.all)) {
@@ -138,6 +140,7 @@ public struct ProjectEditor: Sendable {
     public struct Edited<Outcome: Sendable>: Sendable {
         /// The project as this edit has left it, without later edits.
         public let project: Project
+        /// What the change has returned.
         public let outcome: Outcome
         /// The ``Edit/notes``; empty if the change made no difference.
         public var notes: [AuditNote] = []
@@ -157,7 +160,9 @@ public struct ProjectEditor: Sendable {
     public struct Draft<Outcome: Sendable>: Sendable {
         /// The project before the change; `nil` if it has no datafile yet.
         public var project: Project?
+        /// The definitions after the change.
         public var compiled: CompiledDefinitions
+        /// What the change has returned.
         public var outcome: Outcome
         /// Whether the change makes a difference.
         var hasChanged = true
@@ -214,8 +219,8 @@ public struct ProjectEditor: Sendable {
 
     /// Applies an edit to the newest datafile, and stores the result.
     ///
-    /// - Parameter countedVersion: the version of the project for which users were counted, and the change would move
-    ///   none of them; `nil` before users are counted.
+    /// - Parameter countedVersion: the version of the project for which users were counted. The count has shown that
+    ///   the change of this version would move nobody. `nil` before users are counted.
     private func apply<Outcome>(
         _ edit: Edit<Outcome>, _ session: any StoreSession, countedVersion: Int64?
     ) async throws -> Attempt<Outcome> {
@@ -278,7 +283,8 @@ public struct ProjectEditor: Sendable {
 
     /// Stores the edited datafile. Returns once the catalog has it.
     ///
-    /// - Parameter newest: the version that must still be that of the newest datafile of all projects; `nil` for any.
+    /// - Parameter newest: the version of the newest datafile of all projects when the ids were checked. The datafile
+    ///   is stored only if this is still the newest version. `nil` if no ids were checked.
     /// - Returns: `nil` if another process has stored a newer datafile.
     private func store<Outcome>(
         _ draft: Draft<Outcome>, of edit: Edit<Outcome>, _ schema: SchemaChange, notes: [AuditNote],

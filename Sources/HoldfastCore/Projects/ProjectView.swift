@@ -66,9 +66,10 @@ public final class ProjectView {
         return project
     }
 
-    /// Returns the projects that a client's events may belong to, in the order of their SDK keys: the project with the
-    /// SDK key; without an SDK key, the projects with the project id; without either, or if no project has the id, all
-    /// projects that the caller may use.
+    /// Returns the projects that a client's events may belong to, in the order of their SDK keys.
+    ///
+    /// With an SDK key, this is the project with that key. Otherwise these are the projects with the project id. If no
+    /// project has the id, or if no id is given, these are all projects that the caller may use.
     ///
     /// - Throws: 403 if the caller may not use the project, 404 when no project has the SDK key.
     public func projects(

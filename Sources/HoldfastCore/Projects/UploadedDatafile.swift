@@ -10,6 +10,7 @@ public import Storage
 public struct UploadedDatafile: Sendable {
     /// The uploaded content. Each conclusion that lacks the time at which the results were frozen has been given one.
     public let content: [UInt8]
+    /// The experiments whose results are to be frozen when the datafile is stored.
     public let freezes: [ResultsFreeze]
 
     /// Determines the times of new conclusions, and the results to freeze.

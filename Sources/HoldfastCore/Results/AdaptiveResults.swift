@@ -75,7 +75,8 @@ public struct AdaptiveResults: Sendable {
 
     /// Users whose variations had the same probabilities.
     private struct Batch {
-        /// The start of the users' enrollment, for the order of the batches.
+        /// The start of the users' enrollment, for the order of the batches. Users from before the bandit have the
+        /// distant past, and users of an unknown period the distant future.
         let since: Instant
         /// The probability of each variation; `nil` if it is unknown.
         let probabilities: [Double]?

@@ -4,8 +4,9 @@ import Definitions
 import Storage
 
 extension Bandit.Look {
-    /// Reads the users of an experiment, and computes the chance of each variation to be the best one by the first
-    /// primary metric. Without chances, ``reason`` explains why the weights stay.
+    /// Evaluates the users of an experiment for its bandit: reads them, and computes the chance of each variation to be
+    /// the best one by the first primary metric. If no chances can be computed, ``reason`` explains why the weights
+    /// stay.
     ///
     /// - Parameter bandit: the bandit of the experiment.
     static func read(

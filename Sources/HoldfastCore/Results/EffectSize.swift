@@ -4,6 +4,7 @@ import Statistics
 /// The difference of a variation from the baseline, with always-valid intervals. The intervals have the level of the
 /// test, so they exclude 0 if and only if the test is significant.
 public struct EffectSize: Sendable, CustomStringConvertible {
+    /// The difference of the variation from the baseline, in units of the metric; positive if the variation has more.
     public let difference: Double
     /// The interval of the difference; `nil` if it is not bounded.
     public internal(set) var differenceInterval: ClosedRange<Double>?

@@ -27,8 +27,8 @@ struct EnrolledShares {
     /// The number of sets that were compared with a variation or an allocation, so that tests can measure the work.
     private(set) var comparisons = 0
 
-    /// The maximum number of different sets of bucket values that are kept. If there are more, every split counts as
-    /// possible.
+    /// The maximum number of different sets of bucket values that are kept. It bounds the time per allocation. If there
+    /// are more sets, every split counts as possible.
     static let limit = 256
 
     init(_ variations: [Identifier]) {
@@ -206,7 +206,8 @@ private struct BucketSet: Hashable {
     var isEmpty: Bool { words.allSatisfy { $0 == 0 } }
 
     /// Mixes the words with a few operations each, because hashing each word with `Hasher` would take most of the time
-    /// of results.
+    /// of results. The factor is 2^64 divided by the golden ratio, which spreads the bits of a word over the hash
+    /// (Fibonacci hashing).
     func hash(into hasher: inout Hasher) {
         hasher.combine(words.reduce(0) { ($0 ^ $1) &* 0x9E37_79B9_7F4A_7C15 ^ ($0 &>> 29) })
     }

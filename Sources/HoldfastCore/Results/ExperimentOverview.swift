@@ -9,7 +9,8 @@ public struct ExperimentOverview: Sendable {
     public let users: Int
     /// The counted users of each UTC day of enrollment, in order. Days without users are left out.
     public let days: [(day: ExperimentTally.Day, users: Int)]
-    /// The decision by all metrics of the experiment; `nil` if there are none, or if it is neither running nor paused.
+    /// The decision by all metrics of the experiment; `nil` if the experiment has no metrics, or if the experiment is
+    /// neither running nor paused.
     public private(set) var decision: Verdict.Decision?
     /// The key of the variation to ship; `nil` unless the decision is to ship one.
     public private(set) var winner: Identifier?
@@ -35,7 +36,8 @@ public struct ExperimentOverview: Sendable {
         return overview
     }
 
-    /// Summarizes an experiment that has no users. The store need not be read.
+    /// Summarizes an experiment that has no users. The store need not be read: without users, no variation can be
+    /// better or worse, so the decision is to continue.
     init(withoutUsers experiment: Experiment, of project: Project) {
         self.init(experiment, ExperimentTally(), UserWatch(experiment, ExperimentTally()))
         if Self.mayHaveVerdict(experiment, of: project), project.plan(of: experiment) != nil { decision = .continue }

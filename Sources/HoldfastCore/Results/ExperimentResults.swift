@@ -27,7 +27,9 @@ public struct ExperimentResults: Sendable {
         /// The expected share of the counted users, by the allocations under which they were assigned; `nil` if no
         /// allocation is known.
         public var expectedShare: Double?
+        /// The numbers of users of the variation, and the sums of the goal or the metric over the counted users.
         public var tally: VariationTally
+        /// The estimate of the share of users who reached the goal.
         public var conversion: Estimate
         /// The estimate of the mean value; `nil` if no event of the goal has a value.
         public var value: Estimate?
@@ -43,6 +45,7 @@ public struct ExperimentResults: Sendable {
     /// The users of a variation who reached a step of a funnel.
     public struct Step: Sendable {
         public var goal: Identifier
+        /// The number of users of the variation who reached the step.
         public var converted: Int
         /// The estimate of the share of all users of the variation.
         public var estimate: Estimate
@@ -58,7 +61,9 @@ public struct ExperimentResults: Sendable {
 
     /// An estimate of a rate, a mean or a ratio over all users of a variation.
     public struct Estimate: Sendable {
+        /// The rate, the mean or the ratio; NaN for a ratio without a denominator.
         public var mean: Double
+        /// The standard deviation of the values of single users, not of the mean.
         public var standardDeviation: Double
         /// The comparison with the baseline; `nil` for the baseline itself.
         public var comparison: ResultsComparison?
@@ -68,7 +73,9 @@ public struct ExperimentResults: Sendable {
 
     /// An A/A test: `control` compared with `control-check`, which has the same content. The p-values are always valid.
     public struct ControlCheck: Sendable {
+        /// The p-value for the share of users who reached the goal, or for a metric that is a rate.
         public var conversionPValue: Double?
+        /// The p-value for the mean value of the goal, or for a metric that is a mean or a ratio.
         public var valuePValue: Double?
 
         /// The maximum probability that two groups with the same content are ever reported as different, at any number
@@ -316,7 +323,7 @@ public struct ExperimentResults: Sendable {
         }
     }
 
-    /// Returns the steps of a funnel for each variation; none for any other metric.
+    /// Returns the steps of a funnel for each variation; empty for any other metric.
     ///
     /// - Parameters:
     ///   - counted: returns a tally without the users who do not count.

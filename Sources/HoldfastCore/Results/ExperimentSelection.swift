@@ -20,7 +20,8 @@ public struct ExperimentSelection: Sendable {
         public var experiments: [Experiment]
         /// The number of experiments that meet all conditions, on all pages.
         public var total = 0
-        /// For each status, the number of experiments that meet all conditions other than the one of the status.
+        /// For each status, the number of experiments that have this status and meet all conditions, except
+        /// ``ExperimentSelection/statuses``.
         public var statuses: [String: Int] = [:]
     }
 
@@ -33,8 +34,11 @@ public struct ExperimentSelection: Sendable {
     /// A tag that the experiments have; `nil` for all experiments.
     public var tag: Identifier?
     public var order = Order.created
+    /// Whether ``order`` is reversed.
     public var isDescending = true
+    /// The number of experiments before the page, among those that meet all conditions.
     public var offset = 0
+    /// The maximum number of experiments of the page.
     public var limit = 25
 
     public init() {}
@@ -61,7 +65,7 @@ public struct ExperimentSelection: Sendable {
         return page
     }
 
-    /// Whether an experiment meets all conditions other than the one of the status.
+    /// Whether an experiment meets all conditions except ``statuses``.
     private func matches(_ experiment: Experiment, _ details: ExperimentDetails?) -> Bool {
         if let owner, owner.isEmpty || details?.owner != owner { return false }
         if let tag, details?.tags.contains(tag) != true { return false }

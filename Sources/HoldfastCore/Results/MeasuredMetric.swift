@@ -12,8 +12,8 @@ public struct MeasuredMetric: Sendable {
     public let definition: MetricDefinition
     /// Whether events from before the metric was defined are still being added to the totals.
     public let isFilling: Bool
-    /// The time from which on received events count; `nil` if all events count. Earlier events had been deleted when
-    /// the metric was defined.
+    /// Only events that were received at this time or later count, because earlier events had been deleted when the
+    /// metric was defined. `nil` if all events count.
     public let countsSince: Instant?
     /// The tally of each step of a funnel; a single tally for other metrics.
     let tallies: [ExperimentTally]
@@ -55,8 +55,8 @@ public struct MeasuredMetric: Sendable {
         }
         let series = try await store.read(.series(experimentID: experimentID)).first { $0.definition == needed }
         var tallies: [ExperimentTally] = []
-        // The store may not track the series yet. It has no totals under this name, so the tally has only the numbers
-        // of users.
+        // The store may not track the series yet. No totals are stored under `unknownName`, so the tally that is read
+        // has only the numbers of users.
         let names = series?.names ?? [TrackedSeries.unknownName]
         for name in names { tallies.append(try await tally(name)) }
         let firstDay = tallies[0].days.first?.day
@@ -95,6 +95,9 @@ extension VariationData {
 
     /// Returns the sample whose variance determines the sample size of a metric: the sample adjusted by CUPED if the
     /// metric is adjusted, and the plain sample otherwise.
+    ///
+    /// Without values before the exposure, and in an experiment with a bandit, there is no adjustment
+    /// (``adjustedContrast(against:)``). The plain sample is then returned for an adjusted metric, too.
     func plannedSample(_ definition: MetricDefinition) -> Sample? {
         guard definition.isAdjusted, adaptive == nil, value.squaresBefore > 0 else {
             return sample(definition.statistic)

@@ -20,7 +20,9 @@ public struct PlanResults: Sendable {
         public var warnings: [ExperimentResults.Warning] { results.specificWarnings }
     }
 
+    /// The metrics with their results, in the order of the plan.
     public let metrics: [Metric]
+    /// The verdict over all metrics.
     public let verdict: Verdict
     /// The maximum probability of ever deciding for a difference that does not exist.
     public let alpha: Double

@@ -33,6 +33,8 @@ public struct ResultsComparison: Sendable {
     /// The numbers of a contrast. Intervals and p-values without the prefix `sequential` are valid for a single look
     /// that was planned in advance. Those with the prefix are always valid. An unbounded interval is `nil`.
     public struct Numbers: Sendable {
+        /// The difference of the variation from the baseline, in units of the mean; positive if the variation has more.
+        /// If the ratio of the variations was changed, it is combined from the ranges of days with one ratio.
         public let difference: Double
         public let differenceInterval: ClosedRange<Double>?
         /// The difference as a share of the magnitude of the baseline's mean; `nil` if the mean is 0.

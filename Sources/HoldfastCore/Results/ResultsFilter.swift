@@ -81,10 +81,11 @@ public struct ResultsFilter: Sendable {
     func lastDay(_ definition: MetricDefinition?, at now: Instant) -> Int64? {
         let isRetention = definition?.kind == .retention
         guard isRetention || countsWholeTimes else { return nil }
-        // An event counts if it is within both times.
+        // The metric and the filter may each have a window. An event counts only if it is within both windows, so the
+        // shorter one decides.
         guard let window = [definition?.series?.to, time].compactMap({ $0 }).min() else { return nil }
-        // Of the day on which this window began, some users were enrolled after the time of `now`, so the day before
-        // is the last one whose users all count.
+        // A window that ends now began during some day. The window of a user who was enrolled later on that day has not
+        // ended yet, so the day before is the last one whose users all count.
         return (now - window).day - 1
     }
 
@@ -99,8 +100,8 @@ public struct ResultsFilter: Sendable {
 
     // MARK: Reading
 
-    /// Returns the tallies of the users and events that count; none if the filter restricts neither an attribute, nor a
-    /// segment, nor the days.
+    /// Returns the tallies of the users and events that count. The result is empty if the filter restricts neither an
+    /// attribute, nor a segment, nor the days.
     ///
     /// - Parameters:
     ///   - names: the name of the goal or the metric; for a funnel the name of each step.

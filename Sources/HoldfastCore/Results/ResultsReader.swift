@@ -6,8 +6,8 @@ public import Storage
 /// Reads the totals of an experiment for the results of a goal, of a metric, or of all metrics of the plan. The results
 /// are then computed from ``ResultsTotals`` or ``PlanTotals``.
 public struct ResultsReader {
-    /// The access to records of single users. Filters by segment or time need it, and the warning that a few users
-    /// have most of the sum.
+    /// The access to records of single users. Filters by segment or time need the records. The warning that a few users
+    /// have most of the sum also needs them.
     public struct Users: Sendable {
         let catalog: ProjectCatalog
         let schema: AttributeSchema

@@ -9,6 +9,7 @@ import Storage
 /// event loop.
 public struct ResultsTotals: Sendable {
     let scope: ResultsScope
+    /// The tally of the goal or the metric.
     var tally: ExperimentTally
     /// The metric; `nil` for a goal.
     var measured: MeasuredMetric?

@@ -87,7 +87,8 @@ public struct UserTotals: Sendable {
         }
 
         /// Whether a few users may have most of the sum: the standard deviation of the totals other than 0 is more than
-        /// √7 times their mean, as for a log-normal distribution with a sigma above 1.4.
+        /// √7 times their mean. A log-normal distribution meets this condition if the standard deviation of the
+        /// logarithms is above 1.4.
         private static func mayBeDominated(_ tally: ExperimentTally) -> Bool {
             var all = GoalTally()
             for variation in tally.variations { all = all + variation.goal }

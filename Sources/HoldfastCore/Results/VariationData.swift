@@ -135,6 +135,7 @@ struct VariationData {
         _ statistic: MetricDefinition.Statistic, against baseline: VariationData?, isDecrease: Bool = false,
         adjustment: ResultsComparison.Adjustment = .none, _ query: ResultsQuery
     ) -> ExperimentResults.Estimate {
+        // A ratio without a denominator has no value, so its mean and its variance are NaN.
         let sample = sample(statistic) ?? Sample(count: 0, mean: .nan, variance: .nan)
         var estimate = ExperimentResults.Estimate(
             mean: sample.mean, standardDeviation: sample.variance.squareRoot())

@@ -53,6 +53,7 @@ public struct Verdict: Sendable {
 
     /// A metric of a variation, compared with the baseline.
     public struct Comparison: Sendable {
+        /// The key of the metric, or the goal.
         var metric: Identifier
         var role: Role
         /// Whether less is better.
@@ -68,6 +69,8 @@ public struct Verdict: Sendable {
     /// The result of the test of a comparison.
     public struct Finding: Sendable {
         public enum Outcome: String, Sendable, CaseIterable {
+            /// `better` and `worse` are significant differences from the baseline; guardrails do not have them.
+            /// `uncertain` means that there is no significant result yet.
             case better, worse, uncertain
             /// For a guardrail: significantly better than its margin.
             case withinMargin = "within_margin"
@@ -75,9 +78,12 @@ public struct Verdict: Sendable {
             case beyondMargin = "beyond_margin"
         }
 
+        /// The key of the metric, or the goal.
         public var metric: Identifier
         public var role: Role
+        /// The unit of the metric, for texts.
         var unit = ""
+        /// The index of the variation in the results.
         public var variation: Int
         public var outcome: Outcome
         /// The effect; `nil` if there is too little data. Its intervals exclude the null hypothesis if and only if the
@@ -170,7 +176,7 @@ public struct Verdict: Sendable {
     }
 
     /// Returns how much a variation improves each primary metric, in the order of the metrics; 0 without a significant
-    /// improvement.
+    /// improvement. The gain is the magnitude of the lift, or of the difference if the baseline's mean is 0.
     private static func gains(of variation: Int, _ comparisons: [Comparison], _ findings: [Finding]) -> [Double] {
         zip(comparisons, findings).compactMap { comparison, finding in
             guard finding.variation == variation, finding.role == .primary else { return nil }

@@ -8,6 +8,7 @@ struct VerdictSentences {
     let findings: [Verdict.Finding]
     /// The names of the variations.
     let names: [String]
+    /// The index of the baseline in ``names``.
     let baseline: Int
     /// Whether a sentence begins with the role and the name of its metric.
     let namesMetrics: Bool

@@ -5,11 +5,12 @@ import JSON
 import Storage
 internal import Synchronization
 
-/// Decides when the look of a bandit is due, and stores the looks that change no weights.
+/// Decides when the look of a bandit is due, and stores the looks that change no weights. A look is one evaluation of a
+/// bandit's users.
 ///
-/// Such a look is not part of the definitions (see ``BanditLooks``), so the definitions do not show when the next look
-/// is due. The recorder combines them with the stored look. It keeps the look that it last read or stored, so that it
-/// reads the store only if a look may be due.
+/// A look that changes no weights is not part of the definitions (see ``BanditLooks``), so the definitions do not show
+/// when the next look is due. The recorder combines the definitions with the stored look. It keeps the look that it
+/// last read or stored, so that it reads the store only if a look may be due.
 final class BanditLookRecorder: Sendable {
     private let catalog: ProjectCatalog
     /// The last looks that changed no weights, as far as this process knows. Another process may have stored later

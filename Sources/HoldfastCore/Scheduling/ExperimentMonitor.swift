@@ -29,7 +29,7 @@ public enum ExperimentWarning: String, Sendable, CaseIterable {
 ///
 /// ``checkAll()`` is one round. Warnings about exposures depend on the numbers of users in the earlier rounds of this
 /// process, so an hour without exposures begins at the earliest when the process starts. All other warnings depend on
-/// the stored data alone. Only these are recorded, because all processes find the same.
+/// the stored data alone, so all processes find the same ones. Only these other warnings are recorded.
 public final class ExperimentMonitor: Sendable {
     /// An experiment with the warnings that apply to it.
     public struct Finding: Sendable, Equatable {
@@ -86,7 +86,8 @@ public final class ExperimentMonitor: Sendable {
         var counts: [ExposureCount.Key: ExposureCount] = [:]
     }
 
-    /// The maximum number of experiments in a round; running experiments come first.
+    /// The maximum number of experiments in a round, so that the work of a round stays bounded. Running experiments
+    /// come first.
     static let limit = 10_000
     /// The maximum number of experiments in the metrics, so that the response with the metrics stays bounded.
     public static let measuredLimit = 1_000
@@ -128,7 +129,8 @@ public final class ExperimentMonitor: Sendable {
         await record(round, at: now)
     }
 
-    /// Computes the findings of experiments. An experiment whose results cannot be computed has none, and keeps its count.
+    /// Computes the findings of experiments. An experiment whose results cannot be computed has no finding, and keeps
+    /// its count of exposures.
     ///
     /// - Returns: `nil` if the monitor was closed meanwhile.
     private func check(_ subjects: [Subject], at now: Instant) async throws -> Round? {
@@ -294,6 +296,8 @@ extension Project {
     fileprivate func isStalled(_ key: Identifier, at now: Instant) -> Bool {
         guard let details = definitions.experiments[key]?.details else { return false }
         if let status = details.ramp?.state.status, status == .held || status == .stopped { return true }
+        // A change that was due at this earlier time is overdue, because it has not been made since. A ramp that waits
+        // begins when enrollment opens. When that was is unknown here, so this change does not count as overdue.
         switch definitions.timedChange(of: key, at: now - ExperimentMonitor.overdueDelay, nil) {
         case .start, .end, .complete: return true
         case .begin: return details.ramp?.state.status == .active

@@ -86,7 +86,7 @@ public final class ExperimentScheduler: Sendable {
                 try await makeDueChange(of: reference, in: experiment.project, at: now, readsUsers: readsUsers)
                 state.withLock { _ = $0.retries.removeValue(forKey: reference) }
             } catch is StorageError {
-                // The next interval tries again. Readiness reports the store.
+                // The next interval tries again. Readiness reports that the store fails.
             } catch {
                 state.withLock { $0.retries[reference] = now + Self.retryDelay }
                 catalog.logger.warning(
@@ -158,11 +158,13 @@ public final class ExperimentScheduler: Sendable {
         of reference: ExperimentReference, in project: Project, at now: Instant, readsUsers: Bool
     ) async throws {
         let definitions = project.definitions
+        // `nil` stands for users that were not read: only changes that are due by the time alone are returned.
         let dueByTime = definitions.timedChange(of: reference.key, at: now, nil)
         let mayBeDueByUsers = readsUsers && definitions.isRamping(reference.key)
         guard dueByTime != nil || mayBeDueByUsers else { return }
         var bandit: Bandit?
         if case .weigh = dueByTime {
+            // The last look may be stored outside of the definitions. Then no look is due yet.
             guard let experiment = definitions.experiments[reference.key],
                 try await banditLooks.isLookDue(of: experiment, reference, at: now)
             else { return }

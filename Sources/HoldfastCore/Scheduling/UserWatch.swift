@@ -129,8 +129,8 @@ extension UserWatch {
 extension Verdict.Comparison {
     /// Whether the variation is certainly worse than the baseline; for a guardrail by more than its margin.
     ///
-    /// - Parameter alpha: the maximum probability that this function ever returns `true` for a variation whose true
-    ///   effect is within that limit.
+    /// - Parameter alpha: the maximum probability that this function ever returns `true` for a variation that is not
+    ///   worse, or that is worse than the baseline by no more than the margin of a guardrail.
     func isWorse(alpha: Double) -> Bool {
         let edge = role.margin?.edge(isDecrease: isDecrease) ?? .noEffect
         guard let evidence, evidence.pValue(edge) < alpha else { return false }

@@ -12,7 +12,9 @@ public import Storage
 public struct ExperimentImport: Sendable {
     /// The allocation period of the import: from the start in the other system, with the shares in that system.
     public let period: AllocationPeriod
+    /// The exposures to record. Each enrolls its user in ``period``.
     public let exposures: [Exposure]
+    /// The goal events to record. They may be from before the start in the other system.
     public let events: [GoalEvent]
     /// The shares as the client sent them, for the audit entry.
     private let shares: JSONValue

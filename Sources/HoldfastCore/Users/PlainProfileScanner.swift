@@ -30,8 +30,10 @@ struct PlainProfileScanner {
         var assignments: ExperimentBucketMap?
         guard take("{") else { return nil }
         repeat {
+            // No known member has a longer name.
             guard let key = text(atMost: 32), take(":") else { return nil }
             if userID == nil, key.hasSameBytes(as: "user_id") {
+                // The maximum length of a user id; see ``ProfileInput/checkUserID(_:at:)``.
                 guard let text = text(atMost: 1_024) else { return nil }
                 userID = Identifier(String(decoding: text, as: UTF8.self))
             } else if assignments == nil, key.hasSameBytes(as: "experiment_bucket_map") {

@@ -61,6 +61,7 @@ extension AttributeDefinition {
         let object = try body.object("an attribute", knowing: ["name", "type", "values", "multiple"])
         try object.checkName(name)
         let type = try Self.attributeType(in: object)
+        // The number 0 stands for none, because the store gives a new attribute its number.
         guard type == .selection else {
             for key in ["values", "multiple"] where object[key] != nil {
                 throw CoreError(

@@ -82,6 +82,7 @@ public struct WebhookRules: Sendable {
                 throw CoreError(
                     .unprocessable, "`secret_file` needs the option --webhook-secrets", at: ["secret_file"])
             }
+            // The file has the secret, so the store keeps none.
             definition.secrets = []
         } else if definition.secrets.isEmpty {
             definition.secrets = [Webhook.Secret(makeSecret())]
