@@ -41,7 +41,8 @@ public struct RateContrast: Contrast {
     private let baseSuccesses: Double
     /// The most likely ratio of the rates; infinite if the baseline has no successes, `NaN` if neither side has any.
     private let bestRatio: Double
-    /// The deviance with ``bestRatio``: 0 for one period, whose observed rates have this ratio.
+    /// The deviance with ``bestRatio``. 0 for one period, whose observed rates have this ratio. Also 0 if a side has no
+    /// successes: its rate is 0, and each period can have the observed rate of the other side.
     private let bestDeviance: Double
     public let effectiveUsers: Double
 
@@ -124,6 +125,7 @@ public struct RateContrast: Contrast {
     private static func differences(_ period: Period, upTo squaredZ: Double) -> ClosedRange<Double> {
         func excess(_ difference: Double) -> Double { deviance(period, difference: difference) - squaredZ }
         func bound(_ end: Double) -> Double {
+            // If not even the extreme difference has too large a squared z, the bound is -1 or 1.
             excess(end) <= 0 ? end.rounded() : Root.between(period.difference, end, excess)
         }
         let low = bound(-1 + differenceMargin)
@@ -138,8 +140,8 @@ public struct RateContrast: Contrast {
         return low <= high ? low - 1...high - 1 : nil
     }
 
-    /// The logarithm of the greatest ratio that is searched. Ratios are searched by their logarithms, for which 1/2 is
-    /// as far from 1 as 2 is.
+    /// The logarithm of the greatest ratio that is searched; e^60 is about 1e26. Ratios are searched by their
+    /// logarithms, for which 1/2 is as far from 1 as 2 is.
     private static let largestLogarithm = 60.0
 
     /// The first step of the search for a bound, as a logarithm of a ratio.
@@ -165,7 +167,8 @@ public struct RateContrast: Contrast {
         }
         let direction = side.rawValue
         let isInside = bestRatio > 0 && bestRatio.isFinite
-        // Walks away from the best ratio in steps of doubling length until the squared z is too large.
+        // Walks away from the best ratio in steps of doubling length until the squared z is too large. A best ratio of
+        // 0 or infinity has no logarithm, so the walk begins at a very small or a very large ratio.
         var near = isInside ? log(bestRatio) : direction * -Self.largestLogarithm / 2
         var step = direction * Self.firstStep
         var far = near + step
