@@ -15,12 +15,17 @@ public final class Datafile: Sendable {
     /// The datafile as it was given, including unknown members.
     public let source: JSONValue
 
+    /// The id of the account that has the project.
     public let accountID: String
     public let projectID: String
+    /// The version of the datafile. Each edit over the API increments it.
     public let revision: String
+    /// The key by which SDKs request the datafile of a project.
     public let sdkKey: String?
     public let environmentKey: String?
+    /// The setting `anonymizeIP`. No decision depends on it.
     public let anonymizesIP: Bool
+    /// The setting `botFiltering`. No decision depends on it.
     public let botFiltering: Bool?
     /// Whether delivery rules send decision events, too.
     public let sendsFlagDecisions: Bool
@@ -28,6 +33,7 @@ public final class Datafile: Sendable {
     public let assignmentLifetime: AssignmentLifetime?
 
     public let attributes: [Attribute]
+    /// The audiences: `typedAudiences`, and those of `audiences` that they do not replace.
     public let audiences: [Audience]
     public let events: [Event]
     public let groups: [Group]

@@ -78,8 +78,9 @@ extension DecisionRun {
         return variation
     }
 
-    /// Adds decision events like Optimizely's Python SDK: for experiments and holdouts always, for delivery rules only
-    /// if the datafile says so, and an additional one for a holdout that exempts the rule.
+    /// Adds the decision events that Optimizely's Python SDK sends. Experiments and holdouts always have one. Delivery
+    /// rules have one only if the datafile says so. A holdout that exempts the rule has one in addition to that of the
+    /// rule.
     private func addImpressions(of outcome: FlagOutcome, _ flag: Flag, _ isEnabled: Bool) {
         guard !options.contains(.disableDecisionEvent) else { return }
         if let exempting = outcome.exemptingHoldout, outcome.type != .holdout {
@@ -125,7 +126,7 @@ extension DecisionRun {
                 if rule.gate == nil, let variation = bucket(into: rule) {
                     return FlagOutcome(rule: .experiment(rule), type: .rollout, variation: variation, source: .bucketed)
                 }
-                // Ends, or skips to the rule for everyone else.
+                // After the last rule this ends the loop. After any other rule, the rule for everyone else is next.
                 index = isLast ? rollout.rules.count : rollout.rules.count - 1
             } else {
                 index += 1

@@ -4,8 +4,8 @@ public protocol StoredAssignments: Sendable {
     /// Returns the assignment in the user's profile.
     func assignment(experimentID: Identifier) -> StoredAssignment?
 
-    /// Returns the id of the variation that the user was assigned to before an override; `nil` if there was none. It
-    /// counts again if the override's variation no longer exists.
+    /// Returns the id of the variation that the user was assigned to before an override; `nil` if there was none. This
+    /// variation counts again if the variation of the override no longer exists.
     func variationID(beneathOverrideIn experimentID: Identifier) -> Identifier?
 
     /// Whether the profile has room for an assignment in an experiment in which the user has none. The size of profiles
