@@ -2,9 +2,9 @@ import Glibc
 
 /// The rates of a variation and its baseline, compared by the likelihood ratio of two binomials.
 ///
-/// The evidence against a hypothesis is a difference of two deviances: that of the most likely rates under the
-/// hypothesis minus that of the most likely rates without it. The deviance is twice the logarithm of the likelihood of
-/// the observed rates over that of assumed ones.
+/// The evidence against a hypothesis is a difference of two deviances. The deviance of some rates is twice the
+/// logarithm of the likelihood of the observed rates over that of these rates. The deviance of the most likely rates
+/// without the hypothesis is subtracted from the deviance of the most likely rates under the hypothesis.
 ///
 /// The comparison needs no minimum number of users, and is valid for rates near 0, such as 0 of 400 against 20 of 400.
 /// With several periods of allocation, the ratio of the rates is assumed to be the same in all periods, while each
@@ -85,8 +85,8 @@ public struct RateContrast: Contrast {
             return max(0, Self.deviance(periods, ratio: max(0, 1 + lift)) - bestDeviance)
         case .difference(let difference):
             guard periods.count > 1 else { return Self.deviance(periods[0], difference: difference) }
-            // No ratio results in a difference beyond that of the best ratio, if that is 0 or infinite because a side
-            // has no successes. For such a difference, the totals are tested like one period.
+            // If a side has no successes, the best ratio is 0 or infinite, and no ratio results in a difference beyond
+            // that of the best ratio. For such a difference, the totals are tested like one period.
             let isBeyond =
                 successes == 0 && difference < self.difference || baseSuccesses == 0 && difference > self.difference
             guard !isBeyond else { return Self.deviance(totals, difference: difference) }

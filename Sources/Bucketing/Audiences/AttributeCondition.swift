@@ -8,7 +8,7 @@ import JSON
 /// A class, because each evaluation takes it out of a ``Condition``, and copying a struct of this size would cost more
 /// than the comparison.
 package final class AttributeCondition: Sendable {
-    /// The name of the attribute; `nil` if the condition has none, so that no user has the attribute.
+    /// The name of the attribute. `nil` if the condition does not name one; no user has such an attribute.
     package let name: String?
     package let kind: Kind
 

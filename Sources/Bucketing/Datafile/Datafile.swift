@@ -29,7 +29,7 @@ public final class Datafile: Sendable {
     public let botFiltering: Bool?
     /// Whether delivery rules send decision events, too.
     public let sendsFlagDecisions: Bool
-    /// How long users keep a variation, unless the experiment has its own setting; `nil` if the project has none.
+    /// How long users keep a variation, unless the experiment has its own setting. `nil` if the project has no setting.
     public let assignmentLifetime: AssignmentLifetime?
 
     public let attributes: [Attribute]
@@ -202,8 +202,8 @@ extension Datafile {
     /// Returns the experiments that are new, changed, or moved between experiments and delivery rules, compared with a
     /// former datafile. An experiment that both datafiles share counts as unchanged, see ``DatafileChanges``.
     public func experiments(unlike former: Datafile) -> [Experiment] {
-        // Finds candidates by comparing memory, because datafiles are large; then excludes those that only moved in the
-        // list.
+        // Datafiles are large, so candidates are found by comparing memory. Candidates that only moved in the list are
+        // then left out.
         var indices = experiments.unsharedPlaces(with: former.experiments).filter { index in
             former.experiment(id: experiments[index].id) !== experiments[index]
         }

@@ -103,7 +103,7 @@ extension DecisionRun {
     /// The variation that a user has in an experiment, regardless of audience and bucketing.
     enum HeldVariation {
         case held(Outcome)
-        /// The user has none and may be bucketed.
+        /// The user has no variation yet, and may be bucketed.
         ///
         /// - Parameters:
         ///   - storesNewVariation: whether the variation that the user is bucketed into should be stored.

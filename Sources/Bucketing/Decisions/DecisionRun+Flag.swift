@@ -62,7 +62,8 @@ extension DecisionRun {
         )
     }
 
-    /// Returns the variation that the request forces; `nil` if it forces none, or one that the flag does not have.
+    /// Returns the variation that the request forces. `nil` if it forces none, or if the flag does not have the
+    /// variation.
     ///
     /// - Parameter rule: `nil` for the flag as a whole.
     func forcedVariation(of flag: Flag, rule: Experiment?) -> Variation? {

@@ -92,7 +92,8 @@ final class DecisionRun {
         stored?.variationID(beneathOverrideIn: experiment.id).map { StoredAssignment(variationID: $0) }
     }
 
-    /// Whether the user's profile has room for an assignment in an experiment in which the user has none.
+    /// Whether the user's profile has room for a further assignment. Only for an experiment in which the user has none
+    /// yet.
     func hasRoom(for experiment: Experiment) -> Bool {
         stored?.hasRoom(for: experiment.id) ?? true
     }

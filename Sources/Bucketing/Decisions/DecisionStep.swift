@@ -35,9 +35,9 @@ public enum DecisionStep: Sendable {
     /// A source of variations that precedes audience and bucketing, such as the whitelist, and the variation that it
     /// has for the user.
     public struct HeldStep: Sendable {
-        /// The id of the variation, or its key for a whitelist; `nil` if the source has none for the user.
+        /// The id of the variation; for a whitelist, its key. `nil` if the source has no variation for the user.
         public let name: Identifier?
-        /// `nil` if the source has none, or if the datafile no longer has the variation.
+        /// `nil` if the source has no variation for the user, or if the datafile no longer has the variation.
         public let variation: Variation?
     }
 

@@ -234,7 +234,7 @@ extension ProjectDefinitions {
 // MARK: - Holdouts of the datafile
 
 extension ProjectDefinitions {
-    /// All holdouts in the datafile, including those of an uploaded datafile, which ``holdouts`` does not have.
+    /// All holdouts in the datafile. ``holdouts`` has only the holdouts of the API, and not those of an upload.
     package var holdoutObjects: [JSONObject] { HoldoutDefinition.lists.flatMap { root.objects($0) } }
 
     /// The lists of holdouts in the datafile, in the order of ``HoldoutDefinition/lists``; `nil` for an absent one.

@@ -54,8 +54,8 @@ extension FlagChange {
         }
     }
 
-    /// Returns the rules of the body, each with a key. The key of a delivery may be left out, and so may that of the
-    /// only experiment.
+    /// Returns the rules of the body, each with a key. The body may leave out the key of a delivery. It may leave out
+    /// the key of an experiment, if the flag has only one experiment.
     private func mergedRules(
         _ rules: [FlagView.Rule], _ former: FlagDefinition.Rules, _ definitions: ProjectDefinitions,
         _ faults: inout FaultCollector

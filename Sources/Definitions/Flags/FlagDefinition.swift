@@ -17,7 +17,7 @@ package struct FlagDefinition: KeyedDefinition {
         package var traffic: Double
     }
 
-    /// A rule; the first one that applies to a user decides.
+    /// A rule. The first rule that applies to a user decides.
     package struct Rule: Sendable, Equatable {
         package var key: Identifier
         /// `nil` for everybody.
