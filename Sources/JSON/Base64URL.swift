@@ -22,6 +22,8 @@ package enum Base64URL {
                 bits &= (1 << UInt32(count)) - 1
             }
         }
+        // Up to 4 bits may remain from the last character, and ``encode(_:)`` fills these with zeros. If 6 bits remain,
+        // the last character belongs to no byte.
         return count < 6 && bits == 0 ? bytes : nil
     }
 
@@ -49,6 +51,7 @@ package enum Base64URL {
         if count > 0 { text.append(alphabet[Int(bits << UInt32(6 - count) & 63)]) }
     }
 
+    /// The characters for the values from 0 to 63.
     static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
 
     /// The value of each character; 64 for a character that is not in the alphabet.

@@ -55,6 +55,8 @@ struct ByteOutput: Sendable {
     /// Appends bytes as a JSON string in the encoding of ``Base64URL``.
     mutating func appendBase64URL(_ bytes: UnsafeRawBufferPointer) {
         let (whole, rest) = bytes.count.quotientAndRemainder(dividingBy: 3)
+        // Three bytes become four characters. Without padding, one remaining byte becomes two characters, and two
+        // become three.
         let length = whole * 4 + (rest == 0 ? 0 : rest + 1)
         write(length + 2) { target in
             target[0] = UInt8(ascii: "\"")

@@ -42,7 +42,8 @@ public struct JSONObject: Sendable {
         members = [member]
     }
 
-    /// - Parameter members: of several with one key the last one counts, at the place of the first.
+    /// - Parameter members: if several members have the same key, the value of the last one is set at the place of the
+    ///   first.
     public init(_ members: [Member]) {
         self.members = []
         self.members.reserveCapacity(members.count)
@@ -52,7 +53,8 @@ public struct JSONObject: Sendable {
     public var isEmpty: Bool { members.isEmpty }
     public var count: Int { members.count }
 
-    /// The value of a key. Setting a known key keeps its place, a new one is appended, `nil` removes it.
+    /// The value of a key. Setting a value keeps the place of a known key, and appends a new key. Setting `nil` removes
+    /// the key.
     public subscript(key: String) -> JSONValue? {
         get {
             index(of: key).map { members[$0].value }

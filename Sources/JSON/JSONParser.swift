@@ -9,6 +9,7 @@ public struct JSONParser: Sendable {
     public enum DuplicateKeys: Sendable {
         /// The last value wins, at the position of the first, as in Python's `json`.
         case lastWins
+        /// An object with such a key is an error.
         case refused
     }
 

@@ -28,7 +28,8 @@ public struct JSONPointer: Sendable, Hashable {
     /// Returns this pointer, or the innermost enclosing one that fits into `limit` bytes.
     public func shortened(to limit: Int) -> JSONPointer {
         guard string.utf8.count > limit else { return self }
-        // Cuts at a slash, because slashes within keys are escaped.
+        // Cuts at a slash, because slashes within keys are escaped. The slash itself is cut off, so it may be the first
+        // byte beyond the limit.
         let end = string.utf8.prefix(limit + 1).lastIndex(of: UInt8(ascii: "/")) ?? string.startIndex
         return JSONPointer(string: String(string[..<end]))
     }

@@ -34,6 +34,7 @@ extension JSONReader {
             unescaped.append(contentsOf: bytes[runStart..<position])
             switch current {
             case UInt8(ascii: "\""):
+                // Escapes are ASCII, so the unescaped text is valid UTF-8 if the text with the escapes is.
                 _ = try validated(UnsafeRawBufferPointer(rebasing: bytes[start..<position]), from: start)
                 position += 1
                 return String(decoding: unescaped, as: UTF8.self)
@@ -71,6 +72,7 @@ extension JSONReader {
     private mutating func unicodeEscape(from start: Int) throws(JSONError) -> Unicode.Scalar {
         let unit = try hexadecimalDigits()
         if let scalar = Unicode.Scalar(unit) { return scalar }
+        // A high surrogate (0xD800 to 0xDBFF) must be followed by the escape of a low one (0xDC00 to 0xDFFF).
         if unit < 0xDC00, current == UInt8(ascii: "\\"),
             position + 1 < bytes.count, bytes[position + 1] == UInt8(ascii: "u")
         {

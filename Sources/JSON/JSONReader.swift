@@ -25,7 +25,8 @@ struct JSONReader {
         return value
     }
 
-    /// The byte at `position`; 0 at the end, as no JSON text contains an unescaped NUL.
+    /// The byte at `position`; 0 at the end of the text. The two cannot be confused, because no JSON text contains an
+    /// unescaped NUL.
     var current: UInt8 {
         position < bytes.count ? bytes[position] : 0
     }
@@ -169,6 +170,7 @@ extension JSONReader {
             if current == UInt8(ascii: "+") || current == UInt8(ascii: "-") { position += 1 }
             _ = try negatedDigits()
         }
+        // `.min` without a minus sign is the number 2^63, which is too large for `Int64`.
         if isWhole, let negated, isNegative || negated > .min {
             return .integer(isNegative ? negated : -negated)
         }

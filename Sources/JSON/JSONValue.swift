@@ -2,8 +2,8 @@ package import Chronology
 
 /// A JSON value (RFC 8259).
 ///
-/// Two values are equal if they have the same text: `1` and `1.0` differ, strings are compared byte by byte, and the
-/// order of members counts. To compare numbers by value use ``double``.
+/// `==` compares how values are written: `1` and `1.0` differ, strings are compared byte by byte, and the order of
+/// members counts. To compare numbers by value use ``double``.
 public enum JSONValue: Sendable {
     case null
     case bool(Bool)

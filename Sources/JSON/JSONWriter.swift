@@ -14,6 +14,7 @@
 /// beyond ASCII are not escaped. The caller is responsible for correct nesting.
 public struct JSONWriter: Sendable {
     private var output: ByteOutput
+    /// Whether a comma must precede the next value or key.
     private var needsComma = false
 
     /// - Parameters:

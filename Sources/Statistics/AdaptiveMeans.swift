@@ -31,8 +31,8 @@ public struct AdaptiveMeans: Sendable {
         fileprivate var mean: Double { samples.reduce(0) { $0 + $1.count * $1.mean } / count }
     }
 
-    /// For each variation: the number of its users, the estimate, and a variance that, divided by the number, is the
-    /// squared standard error of the estimate.
+    /// A sample for each variation. Its mean is the estimate. Its variance is such that ``Sample/varianceOfMean`` is
+    /// the squared standard error of the estimate.
     public let samples: [Sample]
 
     /// - Parameters:
@@ -110,7 +110,8 @@ public struct AdaptiveMeans: Sendable {
 ///
 /// Computed numerically, not from random draws, so that the result is reproducible.
 public enum ChanceToBeBest {
-    /// The number of standard errors to each side of an estimate that are integrated.
+    /// The number of standard errors to each side of an estimate that are integrated. The probability beyond 8 standard
+    /// errors is about 1e-15, which is negligible.
     private static let reach = 8
 
     /// Returns the probabilities, which add up to 1.
@@ -131,6 +132,7 @@ public enum ChanceToBeBest {
             }
             return chance
         }
+        // The sum differs from 1 by the errors of the integration.
         let sum = chances.reduce(0, +)
         return chances.map { $0 / sum }
     }
@@ -139,6 +141,7 @@ public enum ChanceToBeBest {
     private static func density(_ x: Double, of index: Int, among means: [Effect]) -> Double {
         var product = Normal.density((x - means[index].estimate) / means[index].standardError)
         product /= means[index].standardError
+        // A smaller product would not change the integral, so the remaining factors are skipped.
         for (other, mean) in means.enumerated() where other != index && product > 1e-300 {
             product *= Normal.probability(upTo: (x - mean.estimate) / mean.standardError)
         }

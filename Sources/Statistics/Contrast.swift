@@ -100,6 +100,7 @@ public struct OneLook: LookingRule {
 /// With r = ρ²·n, of n effective users, the evidence against a hypothesis is E = exp(z²/2 · r/(1+r)) / √(1+r), and the
 /// p-value 1/E. It is never below the p-value of one look.
 public struct AlwaysValid: LookingRule {
+    /// ρ², the variance of the mixture. It determines at which number of users intervals are narrow.
     private let rhoSquared: Double
 
     /// - Parameter tuning: the number of users of both sides at which intervals of the level 0.05 are narrowest; any
@@ -121,6 +122,7 @@ public struct AlwaysValid: LookingRule {
 
     public func squaredZ(alpha: Double, effectiveUsers: Double) -> Double {
         let information = rhoSquared * effectiveUsers
+        // Solves `pValue(squaredZ:effectiveUsers:)` = alpha for the squared z.
         return 2 * (1 + 1 / information) * (log(1 / alpha) + log1p(information) / 2)
     }
 }
@@ -157,6 +159,7 @@ enum Root {
             a = next
             let best = abs(a.value) < abs(b.value) ? a : b
             let width = abs(b.x - a.x)
+            // About twice the precision of a `Double`. The second term is for a zero at 0.
             let tolerance = 4e-16 * abs(best.x) + 1e-300
             if a.value == 0 { return a.x }
             if width <= 2 * tolerance || b.value == 0 { return best.x }
@@ -170,6 +173,7 @@ enum Root {
             } else {
                 step = 0.5
             }
+            // Each step moves by at least the tolerance, so that the interval always shrinks.
             let least = tolerance / width
             step = min(max(step, least), 1 - least)
         }

@@ -27,6 +27,7 @@ public enum Normal {
         let t = (-2 * log(probability)).squareRoot()
         var x =
             -(t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308))))
+        // The approximation is wrong by less than 4.5e-4, and each step roughly triples the number of correct digits.
         for _ in 0..<3 {
             let step = (Self.probability(upTo: x) - probability) / density(x)
             x -= step / (1 + x * step / 2)

@@ -32,8 +32,11 @@ public struct MeanContrast: Contrast {
         }
     }
 
+    /// The mean of the variation, m1.
     private let mean: Double
+    /// The mean of the baseline, m0.
     private let baseMean: Double
+    /// The two variances; see ``MeanContrast``.
     private let unpooled: Variance
     private let pooled: Variance
     /// The pooled variance also contains the square of the contrast, divided by this number: the distance of the two
@@ -63,6 +66,7 @@ public struct MeanContrast: Contrast {
         var covariance = 0.0
         var varianceBefore = 0.0
         for (variation, baseline) in usable {
+            // The covariance and the variance of the means of a side. Periods are weighted as for the contrast.
             let weight = Self.effectiveUsers(variation.count, baseline.count)
             for side in [variation, baseline] {
                 covariance += weight * weight * side.products / (side.count - 1) / side.count
@@ -196,7 +200,8 @@ public struct MeanContrast: Contrast {
         return difference - half...difference + half
     }
 
-    /// The hull of two sets of Fieller (Some problems in interval estimation, 1954).
+    /// Fieller (Some problems in interval estimation, 1954) gives the set of lifts for one variance. There are two
+    /// variances, so the result is the smallest interval that contains both sets.
     public func lifts(upTo squaredZ: Double) -> ClosedRange<Double>? {
         guard let pooledBound = pooledBound(squaredZ), let first = multiples(squaredZ, unpooled),
             let second = multiples(pooledBound, pooled)

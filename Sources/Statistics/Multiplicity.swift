@@ -54,6 +54,8 @@ public enum Multiplicity {
         }
         return inOrder(pValues) { rank, _ in
             let isRejected = rank < rejectedCount
+            // The level of a hypothesis that is not rejected is the one at which the next hypothesis would be. No
+            // remaining p-value is that small, so no interval excludes its hypothesis.
             let level = alpha * Double(isRejected ? rejectedCount : rejectedCount + 1) / count
             return TestedHypothesis(pValue: corrected[rank], level: level, isRejected: isRejected)
         }

@@ -59,8 +59,11 @@ public struct Power: Sendable, Equatable {
     }
 
     public let baseline: Baseline
+    /// The level of the two-sided test.
     private let alpha: Double
+    /// The power that the test should have.
     private let target: Double
+    /// How often the results may be looked at.
     private let looks: Looks
     public let aim: Aim
 
@@ -124,18 +127,20 @@ public struct Power: Sendable, Equatable {
 
     /// Returns the smallest effect that is found with the target power.
     ///
-    /// - Parameter decrease: whether effects below 0 are of interest.
+    /// - Parameter decrease: whether to search the effects below 0 instead of those above 0.
     /// - Returns: `nil` if no effect is found with that power.
     public func smallestEffect(users: Double, baselineUsers: Double, decrease: Bool = false) -> Double? {
         let sign: Double = decrease ? -1 : 1
         func isFound(_ size: Double) -> Bool? {
             power(effect: sign * size, users: users, baselineUsers: baselineUsers).map { $0 >= target }
         }
+        // The search begins with a size of effect that no realistic number of users finds.
         var low = 1e-9
         var high: Double
         switch baseline {
         case .rate(let rate):
             guard rate > 0, rate < 1 else { return nil }
+            // The effect that changes the rate to 0 or 1, less a margin. Rounding must not move the rate beyond 0 or 1.
             high = (decrease ? 1 : (1 - rate) / rate) * (1 - 1e-12)
         case .mean:
             high = 1e-3

@@ -2,9 +2,9 @@ import Glibc
 
 /// The rates of a variation and its baseline, compared by the likelihood ratio of two binomials.
 ///
-/// The evidence against a hypothesis is a difference of two deviances: that of the most likely rates under the
-/// hypothesis minus that of the most likely rates without it. The deviance is twice the logarithm of the likelihood of
-/// the observed rates over that of assumed ones.
+/// The evidence against a hypothesis is a difference of two deviances. The deviance of some rates is twice the
+/// logarithm of the likelihood of the observed rates over that of these rates. The deviance of the most likely rates
+/// without the hypothesis is subtracted from the deviance of the most likely rates under the hypothesis.
 ///
 /// The comparison needs no minimum number of users, and is valid for rates near 0, such as 0 of 400 against 20 of 400.
 /// With several periods of allocation, the ratio of the rates is assumed to be the same in all periods, while each
@@ -41,7 +41,8 @@ public struct RateContrast: Contrast {
     private let baseSuccesses: Double
     /// The most likely ratio of the rates; infinite if the baseline has no successes, `NaN` if neither side has any.
     private let bestRatio: Double
-    /// The deviance with ``bestRatio``: 0 for one period, whose observed rates have this ratio.
+    /// The deviance with ``bestRatio``. 0 for one period, whose observed rates have this ratio. Also 0 if a side has no
+    /// successes: its rate is 0, and each period can have the observed rate of the other side.
     private let bestDeviance: Double
     public let effectiveUsers: Double
 
@@ -84,8 +85,8 @@ public struct RateContrast: Contrast {
             return max(0, Self.deviance(periods, ratio: max(0, 1 + lift)) - bestDeviance)
         case .difference(let difference):
             guard periods.count > 1 else { return Self.deviance(periods[0], difference: difference) }
-            // No ratio results in a difference beyond that of the best ratio, if that is 0 or infinite because a side
-            // has no successes. For such a difference, the totals are tested like one period.
+            // If a side has no successes, the best ratio is 0 or infinite, and no ratio results in a difference beyond
+            // that of the best ratio. For such a difference, the totals are tested like one period.
             let isBeyond =
                 successes == 0 && difference < self.difference || baseSuccesses == 0 && difference > self.difference
             guard !isBeyond else { return Self.deviance(totals, difference: difference) }
@@ -124,6 +125,7 @@ public struct RateContrast: Contrast {
     private static func differences(_ period: Period, upTo squaredZ: Double) -> ClosedRange<Double> {
         func excess(_ difference: Double) -> Double { deviance(period, difference: difference) - squaredZ }
         func bound(_ end: Double) -> Double {
+            // If not even the extreme difference has too large a squared z, the bound is -1 or 1.
             excess(end) <= 0 ? end.rounded() : Root.between(period.difference, end, excess)
         }
         let low = bound(-1 + differenceMargin)
@@ -138,8 +140,8 @@ public struct RateContrast: Contrast {
         return low <= high ? low - 1...high - 1 : nil
     }
 
-    /// The logarithm of the greatest ratio that is searched. Ratios are searched by their logarithms, for which 1/2 is
-    /// as far from 1 as 2 is.
+    /// The logarithm of the greatest ratio that is searched; e^60 is about 1e26. Ratios are searched by their
+    /// logarithms, for which 1/2 is as far from 1 as 2 is.
     private static let largestLogarithm = 60.0
 
     /// The first step of the search for a bound, as a logarithm of a ratio.
@@ -165,7 +167,8 @@ public struct RateContrast: Contrast {
         }
         let direction = side.rawValue
         let isInside = bestRatio > 0 && bestRatio.isFinite
-        // Walks away from the best ratio in steps of doubling length until the squared z is too large.
+        // Walks away from the best ratio in steps of doubling length until the squared z is too large. A best ratio of
+        // 0 or infinity has no logarithm, so the walk begins at a very small or a very large ratio.
         var near = isInside ? log(bestRatio) : direction * -Self.largestLogarithm / 2
         var step = direction * Self.firstStep
         var far = near + step

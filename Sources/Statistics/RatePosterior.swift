@@ -66,11 +66,12 @@ public struct RatePosterior: Sendable, Equatable {
 }
 
 /// Gauss-Legendre quadrature with 16 points on -1...1, exact for polynomials up to degree 31. The points are the roots
-/// of the Legendre polynomial P16 (Abramowitz and Stegun 25.4.29), found with Newton's method.
+/// of the Legendre polynomial P16, and the weights follow from its slope there (Abramowitz and Stegun 25.4.29).
 enum GaussLegendre {
     static let points: [(node: Double, weight: Double)] = {
         let degree = 16
         return (0..<degree).map { index in
+            // An approximation of the root, which Newton's method refines.
             var x = -cos(Double.pi * (Double(index) + 0.75) / (Double(degree) + 0.5))
             var slope = 1.0
             for _ in 0..<10 {
@@ -80,6 +81,7 @@ enum GaussLegendre {
                     let n = Double(n)
                     (former, value) = (value, ((2 * n - 1) * x * value - (n - 1) * former) / n)
                 }
+                // The derivative of P(n) at x.
                 slope = Double(degree) * (x * value - former) / (x * x - 1)
                 x -= value / slope
             }

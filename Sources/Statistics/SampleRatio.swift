@@ -13,7 +13,7 @@ import Glibc
 /// The product and the mean of the periods' evidence are such martingales, too. The product grows fastest if users are
 /// lost in every period, the mean if they are lost in one. The test takes the mean of both.
 ///
-/// Users of a variation without a share are tested on their own, see ``strayShare``. The evidence of a period is the
+/// A second test is about users of a variation that has no share; see ``strayShare``. The evidence of a period is the
 /// mean of both tests.
 public struct SampleRatio: Sendable, Equatable {
     /// The number of users of each variation in one period, and the expected shares.
@@ -130,7 +130,8 @@ public struct SampleRatio: Sendable, Equatable {
 
     // MARK: Mixtures of expected shares
 
-    /// The maximum number of components of a mixture; see ``covering(_:)``.
+    /// The maximum number of components of a mixture. The time to find the best mixture grows with the number. See
+    /// ``covering(_:)``.
     public static let componentLimit = 32
 
     /// Replaces components, if there are more than ``componentLimit``, by one for each count. The mixtures of the
@@ -156,6 +157,7 @@ public struct SampleRatio: Sendable, Equatable {
 
     /// Returns the mixture that explains the counts best, by expectation maximization.
     private static func mixture(of components: [[Double]], _ counts: [Double], _ total: Double) -> [Double] {
+        // The mixtures of two shares are all splits between the extreme ones, so the nearest one needs no search.
         if counts.count == 2 {
             let shares = components.map { $0[0] }
             let nearest = min(max(counts[0] / total, shares.min() ?? 0), shares.max() ?? 1)
@@ -179,6 +181,7 @@ public struct SampleRatio: Sendable, Equatable {
                 change = max(change, abs(factor - 1) * weights[component])
                 weights[component] *= factor
             }
+            // No weight changes any more.
             if change < 1e-9 { break }
         }
         return mixture

@@ -55,9 +55,11 @@ public struct Beta: Sendable, Equatable {
         // The fraction converges fast only below the mean.
         guard x <= (a + 1) / (a + b + 2) else { return 1 - regularised(b, a, y, x) }
         var fraction = ContinuedFraction(1)
+        // Guarantees an end. The fraction usually converges after far fewer terms.
         let maximumTerms = 1_000_000.0
         var m = 0.0
         while true {
+            // The coefficients alternate between two formulas.
             let odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
             guard fraction.add(numerator: odd, denominator: 1) else { break }
             m += 1

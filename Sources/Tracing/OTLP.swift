@@ -5,6 +5,7 @@ import JSON
 enum OTLP {
     /// The value of `STATUS_CODE_ERROR`.
     private static let statusOfError = 2
+    /// The bytes of JSON that a span takes, roughly. Only used to reserve memory.
     private static let typicalSpanSize = 512
 
     /// Encodes an `ExportTraceServiceRequest`:

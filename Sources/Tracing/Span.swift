@@ -22,6 +22,7 @@ public final class Span: Sendable {
     /// What the span's work was about, such as `http.route`, named by OpenTelemetry's semantic conventions.
     public typealias Attributes = [(name: StaticString, value: Value)]
 
+    /// The ids that identify the span, and whether it is recorded.
     public let context: TraceContext
     /// The header field `tracestate` of the request, which is passed on unchanged.
     public let state: String?
@@ -29,8 +30,8 @@ public final class Span: Sendable {
     private let parentID: UInt64?
     private let kind: Kind
     private let tracer: Tracer
-    /// The start in nanoseconds: since 1970, for the record, and on the monotonic clock, for the duration, which must
-    /// not change when the time is set. Both are 0 if the trace is not recorded.
+    /// The start in nanoseconds. `wall` counts from 1970, for the record. `monotonic` is for the duration, which must
+    /// not change when the clock of the system is set. Both are 0 if the trace is not recorded.
     private let startedAt: (wall: UInt64, monotonic: UInt64)
 
     init(_ context: TraceContext, parentID: UInt64?, state: String?, _ kind: Kind, _ tracer: Tracer) {
@@ -52,6 +53,7 @@ public final class Span: Sendable {
     ///
     /// - Parameters:
     ///   - name: one of few names, such as a route, so that collectors can group spans by name.
+    ///   - attributes: what the work was about.
     ///   - error: the kind of failure; `nil` for success.
     ///   - links: other spans that the work was done for, such as the requests that share one request to another server.
     public func end(
@@ -88,8 +90,10 @@ struct EndedSpan: Sendable {
     let name: String
     /// In nanoseconds since 1970.
     let startedAt: UInt64
+    /// In nanoseconds since 1970.
     let endedAt: UInt64
     let attributes: Span.Attributes
+    /// The kind of failure; `nil` for success.
     let error: String?
     let links: [TraceContext]
 }

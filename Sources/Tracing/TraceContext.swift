@@ -3,6 +3,7 @@
 public struct TraceContext: Sendable, Equatable {
     /// The two halves of the trace id.
     public let trace: (high: UInt64, low: UInt64)
+    /// Identifies the span within its trace; never 0.
     public let spanID: UInt64
     /// Whether the spans of the trace are recorded.
     public let isSampled: Bool
@@ -20,9 +21,12 @@ public struct TraceContext: Sendable, Equatable {
     ///
     /// A later version than 00 may append further fields after another hyphen.
     ///
-    /// - Returns: `nil` if the standard requires to ignore the text. That includes a list of several values.
+    /// - Returns: `nil` if the standard requires servers to ignore the text. It must also be ignored if a request has
+    ///   the header field several times, and its values are therefore joined in one text.
     public init?(traceparent text: String) {
         let bytes = Array(text.utf8)
+        // The length of version 00. Its hyphens are at the positions 2, 35 and 52. The version 0xFF and ids of zeros
+        // are invalid.
         let length = 55
         guard bytes.count >= length, [2, 35, 52].allSatisfy({ bytes[$0] == UInt8(ascii: "-") }),
             let version = Self.hexadecimal(bytes[0..<2]), version != 0xFF,
@@ -31,6 +35,7 @@ public struct TraceContext: Sendable, Equatable {
             let span = Self.hexadecimal(bytes[36..<52]), span != 0,
             let flags = Self.hexadecimal(bytes[53..<55])
         else { return nil }
+        // The lowest flag says that the caller records the trace.
         self.init(trace: (high, low), spanID: span, isSampled: flags & 1 == 1)
     }
 

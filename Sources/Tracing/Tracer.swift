@@ -27,9 +27,11 @@ public final class Tracer: Sendable {
         }
     }
 
-    /// The number of spans that were sent, and that were lost.
+    /// The numbers of spans since the tracer was created.
     public struct Counts: Sendable {
+        /// The spans that the collector accepted.
         public var sent: UInt64 = 0
+        /// The spans that were lost: the list was full, or the collector refused them.
         public var dropped: UInt64 = 0
 
         public init() {}
@@ -48,6 +50,7 @@ public final class Tracer: Sendable {
             switch delivery {
             case .taken(let rejected):
                 waiting.removeFirst(count)
+                // The collector reports the number, so it may be wrong.
                 let lost = min(max(0, rejected), count)
                 counts.sent &+= UInt64(count - lost)
                 counts.dropped &+= UInt64(lost)
@@ -60,10 +63,11 @@ public final class Tracer: Sendable {
         }
     }
 
-    /// The maximum number of spans that wait.
+    /// The maximum number of spans that wait. Bounds the memory that they take while the collector is unavailable.
     package static let limit = 4_096
     /// The maximum number of spans in one request to the collector.
     package static let batch = 512
+    /// The time between two batches while fewer spans than a full batch wait.
     private static let interval = DispatchTimeInterval.seconds(1)
     /// The timeout of a request in seconds, while the server runs.
     private static let requestTimeout = 5
@@ -76,7 +80,7 @@ public final class Tracer: Sendable {
     private let report: @Sendable (String?) -> Void
     private let state = Mutex(State())
     private let queue = DispatchQueue(label: "traces", qos: .utility)
-    /// Safe: Dispatch allows any thread to use a timer.
+    /// `nonisolated(unsafe)` is safe, because Dispatch allows any thread to use a timer.
     nonisolated(unsafe) private let timer: any DispatchSourceTimer
 
     /// - Parameters:
@@ -101,6 +105,7 @@ public final class Tracer: Sendable {
         timer.resume()
     }
 
+    /// How many spans were sent, and how many were lost.
     public var counts: Counts { state.withLock(\.counts) }
 
     // MARK: Beginning spans
@@ -119,7 +124,7 @@ public final class Tracer: Sendable {
         }
         let trace = (high: Self.newID(), low: Self.newID())
         // Decides by the trace id, like OpenTelemetry's sampler, so that all programs with the same share record the
-        // same traces.
+        // same traces. The upper 63 bits of `low` are a random number below 2^63.
         let isSampled = !isQuiet && Double(trace.low >> 1) < sample * 0x1p63
         return Span(
             TraceContext(trace: trace, spanID: Self.newID(), isSampled: isSampled), parentID: nil, state: nil, .server,
@@ -142,6 +147,7 @@ public final class Tracer: Sendable {
             // While the collector fails, only the timer sends.
             return state.isFailing ? 0 : state.waiting.count
         }
+        // `==` and not `>=`, so that only the span that completes a batch wakes the queue.
         if count == Self.batch { queue.async { [weak self] in self?.flush(timeout: Self.requestTimeout) } }
     }
 

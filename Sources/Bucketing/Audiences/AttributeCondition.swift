@@ -8,7 +8,7 @@ import JSON
 /// A class, because each evaluation takes it out of a ``Condition``, and copying a struct of this size would cost more
 /// than the comparison.
 package final class AttributeCondition: Sendable {
-    /// The name of the attribute; `nil` if the condition has none, so that no user has the attribute.
+    /// The name of the attribute. `nil` if the condition does not name one; no user has such an attribute.
     package let name: String?
     package let kind: Kind
 
@@ -49,6 +49,7 @@ package final class AttributeCondition: Sendable {
     func evaluate(for user: User, _ reasons: inout Reasons) -> Bool? {
         switch kind {
         case .test(let test):
+            // There is no request here, but a later request may have the attribute. So even `exists` is unknown.
             if user.hasUnknownAttributes, isMissing(for: user) { return nil }
             return evaluate(test, user)
         case .qualified(let segment):
@@ -78,8 +79,8 @@ package final class AttributeCondition: Sendable {
 }
 
 extension JSONObject {
-    /// The test of a condition if only segments may have it; `nil` for other tests, and for a pattern that is not
-    /// valid.
+    /// The test of a condition, if it is one that only segments may have. `nil` for any other test, and for a pattern
+    /// that is not valid.
     fileprivate var textTest: TextTest? {
         guard let value = self["value"]?.string else { return nil }
         return try? TextTest(

@@ -11,8 +11,8 @@ public enum AttributeTest: Sendable {
     case equalsBool(Bool)
     case equalsNumber(Double)
     case number(Comparison, Double)
-    /// Compares a stored date or time with a text in the same format. SDKs compare numbers only, so the result for an
-    /// attribute of a request is unknown.
+    /// Compares a stored date or time with a text in the same format. An attribute of a request is never compared in
+    /// this way, because SDKs compare numbers only: its result is unknown.
     case moment(Comparison, String)
     case contains(String)
     case version(Comparison, SemanticVersion)
@@ -59,6 +59,8 @@ public enum AttributeTest: Sendable {
 
     /// Compiles `gt`, `ge`, `lt` or `le`: a comparison of points in time if the value is a text, else of numbers.
     private static func order(_ comparison: Comparison, _ value: JSONValue) -> AttributeTest {
+        // A point in time is written in the one form that stored times have. Any other text, such as a date, stays as
+        // it is.
         if let text = value.string { return .moment(comparison, Instant(rfc3339: text)?.rfc3339 ?? text) }
         return value.usableNumber.map { .number(comparison, $0) } ?? .unsupportedValue
     }

@@ -4,7 +4,7 @@ public import JSON
 /// such as one with an unknown `match`, is refused; a datafile may have such conditions, which are then unknown for all
 /// users.
 ///
-/// The rules for segments, which know more tests, are elsewhere; both use ``ConditionRules``.
+/// Segments may have more tests, and have rules of their own. Both use ``ConditionRules``.
 public enum AudienceRules {
     /// The values that `type` may have.
     private static let types = ["custom_attribute", "third_party_dimension", "third_party"]

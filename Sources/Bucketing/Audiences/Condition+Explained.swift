@@ -4,7 +4,7 @@ import JSON
 // (``DecisionStep``).
 
 extension Condition {
-    /// The maximum number of conditions that one explanation lists.
+    /// The maximum number of conditions that one explanation lists. Bounds the size of the response.
     private static let maximumCount = 1_000
 
     /// Describes the conditions as a JSON object, each with its own `result` for a user: `true`, `false`, or `null` for

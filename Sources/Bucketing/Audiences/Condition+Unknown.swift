@@ -3,7 +3,7 @@
 
 extension Condition {
     /// Evaluates the conditions like ``evaluate(for:_:)``, and collects the conditions on attributes that make the
-    /// result unknown. Apart from that method, because the hot path should not pay for the list.
+    /// result unknown. This is a method of its own, so that ordinary decisions need not collect a list.
     ///
     /// - Parameter unknown: conditions are added only if the result is unknown.
     func evaluate(for user: User, unknown: inout [AttributeCondition]) -> Bool? {
@@ -21,6 +21,8 @@ extension Condition {
         case .segment(let name):
             return user.storedAttributes?.segment(name)?.condition.evaluate(for: user, unknown: &unknown)
         case .outsideSegment(let name):
+            // The result is never unknown: if it is unknown whether a user is in the segment, the user counts as
+            // outside.
             var ignored: [AttributeCondition] = []
             return Condition.segment(name).evaluate(for: user, unknown: &ignored) != true
         case .missingAudience, .invalid: return nil

@@ -7,6 +7,7 @@ import JSON
 package indirect enum Condition: Sendable {
     case and([Condition])
     case or([Condition])
+    /// `nil` for a `not` without a condition, whose result is unknown.
     case not(Condition?)
     case attribute(AttributeCondition)
     /// An audience that the datafile has, with its conditions.
@@ -145,6 +146,7 @@ extension Condition {
     }
 
     private static func outsideSegment(_ name: Identifier, _ user: User, _ reasons: inout Reasons) -> Bool? {
+        // An unknown result means outside, unless a request could still make it known.
         let isInside = segment(name, user, &reasons)
         return isInside == nil && user.hasUnknownAttributes ? nil : isInside != true
     }

@@ -26,6 +26,7 @@ struct PatternParser {
 
     /// The maximum nesting of groups. Bounds the use of the stack.
     private static let deepest = 32
+    /// The greatest number in `{n,m}`. An automaton has as many states, and each repetition of a character takes one.
     private static let mostRepetitions = 256
 
     init(_ pattern: String) {
@@ -190,6 +191,7 @@ struct PatternParser {
             }
             position += 1
             var element = first == "\\" ? try escape() : ScalarSet(first.value...first.value)
+            // A hyphen at the end of the class stands for itself.
             if next == "-", position + 1 < scalars.count, scalars[position + 1] != "]" {
                 position += 1
                 element = try range(from: element)

@@ -52,6 +52,7 @@ public struct RegularExpressionError: Error, Equatable, CustomStringConvertible 
 
 /// A set of states of an automaton.
 struct StateSet: Equatable, Sendable {
+    /// The maximum number of states: the bits of four 64-bit words.
     static let capacity = 256
     private var bits = SIMD4<UInt64>()
 

@@ -72,9 +72,12 @@ public struct SemanticVersion: Sendable {
     public func compared(toTarget target: SemanticVersion) -> Int? {
         for (index, targetPart) in target.parts.enumerated() {
             guard index < parts.count else {
+                // The target has further parts. Further numbers make the target higher, and a suffix makes it lower.
                 return target.isPreRelease || target.isBuild ? 1 : -1
             }
             let part = parts[index]
+            // A part that is not a number is a suffix. If only one of the two is a pre-release, that one is lower,
+            // whatever the texts of the suffixes are. Otherwise they are compared byte by byte.
             if let number = part.number {
                 guard let targetNumber = targetPart.number else { return nil }
                 let order = Self.order(of: number, targetNumber)
@@ -85,6 +88,7 @@ public struct SemanticVersion: Sendable {
                 return !target.isPreRelease && isPreRelease ? -1 : 1
             }
         }
+        // All parts of the target are equal.
         return isPreRelease && !target.isPreRelease ? -1 : 0
     }
 

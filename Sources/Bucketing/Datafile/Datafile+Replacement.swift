@@ -49,9 +49,11 @@ extension Datafile {
             return true
         }
 
-        /// Whether a change of an experiment can affect other experiments and flags: it is in a group, is a feature
-        /// rollout (`fr`), whose variations depend on its flag, or has the key of a holdout, whose variations replace
-        /// its own.
+        /// Whether a change of an experiment can affect other experiments and flags. This is so in three cases:
+        ///
+        /// - The experiment is in a group.
+        /// - It is a feature rollout (`fr`), whose variations depend on its flag.
+        /// - It has the key of a holdout, whose variations replace its own.
         private func affectsOthers(_ experiment: ExperimentModel) -> Bool {
             experiment.groupID != nil || experiment.type == "fr"
                 || former.holdouts.contains { $0.key == experiment.key }

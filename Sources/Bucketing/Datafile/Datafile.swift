@@ -15,19 +15,25 @@ public final class Datafile: Sendable {
     /// The datafile as it was given, including unknown members.
     public let source: JSONValue
 
+    /// The id of the account that has the project.
     public let accountID: String
     public let projectID: String
+    /// The version of the datafile. Each edit over the API increments it.
     public let revision: String
+    /// The key by which SDKs request the datafile of a project.
     public let sdkKey: String?
     public let environmentKey: String?
+    /// The setting `anonymizeIP`. No decision depends on it.
     public let anonymizesIP: Bool
+    /// The setting `botFiltering`. No decision depends on it.
     public let botFiltering: Bool?
     /// Whether delivery rules send decision events, too.
     public let sendsFlagDecisions: Bool
-    /// How long users keep a variation, unless the experiment has its own setting; `nil` if the project has none.
+    /// How long users keep a variation, unless the experiment has its own setting. `nil` if the project has no setting.
     public let assignmentLifetime: AssignmentLifetime?
 
     public let attributes: [Attribute]
+    /// The audiences: `typedAudiences`, and those of `audiences` that they do not replace.
     public let audiences: [Audience]
     public let events: [Event]
     public let groups: [Group]
@@ -196,8 +202,8 @@ extension Datafile {
     /// Returns the experiments that are new, changed, or moved between experiments and delivery rules, compared with a
     /// former datafile. An experiment that both datafiles share counts as unchanged, see ``DatafileChanges``.
     public func experiments(unlike former: Datafile) -> [Experiment] {
-        // Finds candidates by comparing memory, because datafiles are large; then excludes those that only moved in the
-        // list.
+        // Datafiles are large, so candidates are found by comparing memory. Candidates that only moved in the list are
+        // then left out.
         var indices = experiments.unsharedPlaces(with: former.experiments).filter { index in
             former.experiment(id: experiments[index].id) !== experiments[index]
         }

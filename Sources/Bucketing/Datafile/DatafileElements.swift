@@ -32,9 +32,9 @@ struct FormerElements<Model: Sendable> {
 
     /// Returns the former model of an element that has not changed; `nil` if the element must be read.
     ///
-    /// Call this for the elements of the new datafile in their order. Each is compared with the next two former
-    /// elements. So after one that was replaced or removed, the later elements are found again. After one that was
-    /// inserted, all later elements are read again.
+    /// Call this for the elements of the new datafile in their order. Each element is compared with the next two former
+    /// elements. So the elements after a replaced or removed element are found again. The elements after an inserted
+    /// element are not found, and are read again.
     ///
     /// Elements that the edit did not touch share their storage with the former ones, so comparing them is fast.
     mutating func model(of source: JSONValue) -> Model? {

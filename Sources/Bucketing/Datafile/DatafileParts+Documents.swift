@@ -13,9 +13,9 @@ extension DatafileParts {
     /// - Parameters:
     ///   - former: the datafile before the edit; `nil` if it was not stored in parts.
     ///   - edit: the difference between the two; `nil` if the caller does not know it.
-    /// - Returns: `nil` if the datafile cannot be stored in parts. Then an element has no name, two elements have the
-    ///   same one, or a name cannot be stored in a database: it is too long for an index, or has a NUL, which
-    ///   PostgreSQL refuses.
+    /// - Returns: `nil` if the datafile cannot be stored in parts. Either an element has no name, or two elements have
+    ///   the same name, or a name cannot be stored in a database. Such a name is too long for an index, or has a NUL,
+    ///   which PostgreSQL refuses.
     public static func edited(
         to root: JSONObject, since former: Known?, _ edit: DatafileEdit? = nil
     ) -> (parts: DatafileParts, change: Change)? {
@@ -236,6 +236,9 @@ extension DatafileParts.Change {
             let formerIndex = formerIndices.removeValue(forKey: key)
             let formerElement = formerIndex.flatMap { former?.elements[$0] }
             let formerValue = formerIndex.flatMap { former?.list.values[$0] }
+            // An element that is not moved keeps its position. Any other element gets a position after the preceding
+            // element: a whole step further at the end of the list, and 1 further between former elements, where only
+            // the gaps are free.
             if let formerElement, formerElement.position > position {
                 position = formerElement.position
             } else {
@@ -244,6 +247,7 @@ extension DatafileParts.Change {
             let knownText = formerValue == value ? formerElement?.body : nil
             let element = DatafileParts.Element(
                 .init(list: list.name, key: key), position: position, body: knownText ?? value.encoded())
+            // An equal former element is kept as an object, because it also has its version.
             let isKept = formerElement == element
             elements.append(isKept ? formerElement ?? element : element)
             put(element, replacing: formerElement)

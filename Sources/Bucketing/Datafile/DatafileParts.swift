@@ -43,6 +43,7 @@ public struct DatafileParts: Sendable, Equatable {
         /// The version of the datafile that brought the element as it is; `nil` if it is not known. Equal elements may have
         /// different versions, because an element can be changed and changed back.
         public let version: Int64?
+        /// The hash of the body; makes comparisons of different elements fast.
         fileprivate let hash: UInt64
 
         public init(_ name: Name, position: Int64, body: [UInt8], version: Int64? = nil) {
@@ -308,6 +309,7 @@ extension [UInt8] {
     /// word.
     package var contentHash: UInt64 {
         withUnsafeBytes { bytes in
+            // The offset basis and the prime of FNV-1a for 64 bits.
             var hash: UInt64 = 0xCBF2_9CE4_8422_2325 ^ UInt64(bytes.count)
             func add(_ word: UInt64) {
                 hash = (hash ^ word) &* 0x100_0000_01B3

@@ -13,7 +13,7 @@ extension MemberReader {
         let all = variations(of: node)
         let variations = all.lastOfEachKey()
         if gate != nil {
-            // The gate decides who is admitted; the variations divide all admitted users.
+            // A contextual bandit: the gate decides who is admitted, and the variations divide all admitted users.
             allocation = .dividing(variations.map(\.id), variations.compactMap(\.weight), like: allocation)
         }
         return ExperimentModel(
@@ -87,7 +87,7 @@ extension MemberReader {
 // MARK: - Flags
 
 extension MemberReader {
-    /// Reads a flag. Of several variables with one key the last one counts.
+    /// Reads a flag. If several variables have the same key, the last one counts.
     mutating func flag(
         _ node: Node, hasExperiment: (Identifier) -> Bool, hasRollout: (Identifier) -> Bool
     ) -> FlagModel {

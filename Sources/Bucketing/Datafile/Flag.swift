@@ -16,7 +16,9 @@ public final class Flag: Sendable {
     /// Holdfast's own data about the flag, which the SDKs ignore.
     public let annotations: FlagAnnotations
 
+    /// The variables with their default values.
     private let defaultVariables: FlagVariables
+    /// The variables with the values of each variation that turns the flag on, by the id of the variation.
     private let variablesByVariation: [Identifier: FlagVariables]
 
     /// - Parameters:
@@ -43,6 +45,7 @@ public final class Flag: Sendable {
         var variablesByVariation: [Identifier: FlagVariables] = [:]
         for variation in variations.values + holdoutVariations where variation.isFeatureEnabled {
             variablesByVariation[variation.id] = FlagVariables(variables) { variable in
+                // The variation of a holdout has no entry, so its variables have no text, not even the default.
                 variableValues[variation.id].flatMap { $0[variable.id] ?? variable.defaultValue }
             }
         }

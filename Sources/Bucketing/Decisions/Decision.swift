@@ -12,11 +12,12 @@ public struct Decision: Sendable {
     }
 
     public let flagKey: Identifier
-    /// The experiment, delivery rule or holdout that decided; `nil` if none applied, or the variation was forced for
-    /// the flag.
+    /// The experiment, delivery rule or holdout that decided. `nil` if none applied, or if the request forced the
+    /// variation for the flag as a whole.
     public let ruleKey: Identifier?
     public let ruleType: RuleType
     public let variation: Variation?
+    /// Whether the flag is on for the user, as the variation says; false without a variation.
     public let isEnabled: Bool
     /// In the order of the datafile; empty if the options exclude variables.
     public let variables: [VariableValue]

@@ -4,6 +4,8 @@ extension DecisionRun {
     /// - Returns: `nil` if the traffic leaves the user out.
     func bucket(into experiment: Experiment) -> Variation? {
         if user.isUnidentified {
+            // A user without an id has no bucket value. Such a user gets a variation only if all bucket values belong
+            // to it.
             guard experiment.gate == nil, experiment.isBucketed else { return nil }
             return experiment.trafficAllocation.entityOfAll.flatMap(experiment.variation(id:))
         }

@@ -20,6 +20,7 @@ extension DecisionRun {
 
     /// Returns the holdout that keeps the user out of an experiment: a global one, or else a local one.
     private func holdout(of experiment: Experiment) -> Holdout? {
+        // As for a flag, only the first global holdout that the user is in counts.
         for holdout in datafile.globalHoldouts where variation(of: holdout, rule: nil) != nil {
             if !(holdout.excludesTargetedDeliveries && experiment.isTargetedDelivery) { return holdout }
             record(.holdoutExemption(holdout))
@@ -33,7 +34,8 @@ extension DecisionRun {
     /// 1. a variation forced on the user for a test,
     /// 2. an override, which an admin has set,
     /// 3. the whitelist of the datafile,
-    /// 4. the stored assignment, or the one from before an override whose variation no longer exists,
+    /// 4. the stored assignment; if it is an override whose variation no longer exists, the assignment from before the
+    ///    override,
     /// 5. the audience, which excludes users,
     /// 6. bucketing, whose result becomes the stored assignment, unless the profile is full.
     ///
@@ -101,7 +103,7 @@ extension DecisionRun {
     /// The variation that a user has in an experiment, regardless of audience and bucketing.
     enum HeldVariation {
         case held(Outcome)
-        /// The user has none and may be bucketed.
+        /// The user has no variation yet, and may be bucketed.
         ///
         /// - Parameters:
         ///   - storesNewVariation: whether the variation that the user is bucketed into should be stored.

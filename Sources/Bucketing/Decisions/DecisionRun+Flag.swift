@@ -62,7 +62,8 @@ extension DecisionRun {
         )
     }
 
-    /// Returns the variation that the request forces; `nil` if it forces none, or one that the flag does not have.
+    /// Returns the variation that the request forces. `nil` if it forces none, or if the flag does not have the
+    /// variation.
     ///
     /// - Parameter rule: `nil` for the flag as a whole.
     func forcedVariation(of flag: Flag, rule: Experiment?) -> Variation? {
@@ -78,8 +79,9 @@ extension DecisionRun {
         return variation
     }
 
-    /// Adds decision events like Optimizely's Python SDK: for experiments and holdouts always, for delivery rules only
-    /// if the datafile says so, and an additional one for a holdout that exempts the rule.
+    /// Adds the decision events that Optimizely's Python SDK sends. Experiments and holdouts always have one. Delivery
+    /// rules have one only if the datafile says so. A holdout that exempts the rule has one in addition to that of the
+    /// rule.
     private func addImpressions(of outcome: FlagOutcome, _ flag: Flag, _ isEnabled: Bool) {
         guard !options.contains(.disableDecisionEvent) else { return }
         if let exempting = outcome.exemptingHoldout, outcome.type != .holdout {
@@ -125,7 +127,7 @@ extension DecisionRun {
                 if rule.gate == nil, let variation = bucket(into: rule) {
                     return FlagOutcome(rule: .experiment(rule), type: .rollout, variation: variation, source: .bucketed)
                 }
-                // Ends, or skips to the rule for everyone else.
+                // After the last rule this ends the loop. After any other rule, the rule for everyone else is next.
                 index = isLast ? rollout.rules.count : rollout.rules.count - 1
             } else {
                 index += 1

@@ -24,9 +24,10 @@ final class DecisionRun {
     var reasons: Reasons
     /// The assignments of the decisions so far. Later decisions of the run treat them as stored.
     private(set) var newAssignments: [NewAssignment] = []
-    /// The variation ids of ``newAssignments`` by experiment id, once they are too many for a linear search; empty
-    /// before.
+    /// The variation ids of ``newAssignments`` by experiment id. Empty while the assignments are few enough for a
+    /// linear search.
     private var newVariations: [Identifier: Identifier] = [:]
+    /// Up to this many assignments, a linear search is used.
     private static let linearSearchLimit = 8
     /// The decision events of the decisions so far.
     private(set) var impressions: [Impression] = []
@@ -91,7 +92,8 @@ final class DecisionRun {
         stored?.variationID(beneathOverrideIn: experiment.id).map { StoredAssignment(variationID: $0) }
     }
 
-    /// Whether the user's profile has room for an assignment in an experiment in which the user has none.
+    /// Whether the user's profile has room for a further assignment. Only for an experiment in which the user has none
+    /// yet.
     func hasRoom(for experiment: Experiment) -> Bool {
         stored?.hasRoom(for: experiment.id) ?? true
     }

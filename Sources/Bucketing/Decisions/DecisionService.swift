@@ -66,8 +66,8 @@ public struct DecisionService: Sendable {
         experimentRun(user, stored, options).decisionUnlessHeldOut(on: experiment)
     }
 
-    /// Decides one experiment without checking audience, traffic and holdouts, which the SDK that sends the request has
-    /// checked already. Used for contextual bandits, for which SDKs request a prediction.
+    /// Decides one experiment without checking audience, traffic and holdouts. This is for contextual bandits: an SDK
+    /// checks all three itself, and then requests a prediction.
     public func predict(
         _ experiment: Experiment, for user: User, stored: (any StoredAssignments)? = nil, options: DecideOptions = []
     ) -> ExperimentDecision {
@@ -102,8 +102,9 @@ public struct DecisionService: Sendable {
         return (variation, outcome.source)
     }
 
-    /// Returns the variation that a user without an assignment could be enrolled in, as far as the stored data shows.
-    /// If the result of the audience depends on attributes that only requests contain, the user counts as admitted.
+    /// Returns the variation that a user without an assignment would get if the user were enrolled now. Only stored
+    /// data is known here. If the result of the audience depends on attributes that only requests contain, the user
+    /// counts as admitted.
     ///
     /// - Parameter stored: only its attributes are used.
     /// - Returns: `nil` if the experiment is not running, or cannot enroll the user.
@@ -161,6 +162,7 @@ public struct DecideOptions: OptionSet, Sendable {
     /// Includes the reasons of Holdfast's own API, which are more detailed than the Agent's: they include the result of
     /// bucketing, and the attributes that an audience lacks.
     public static let includeAllReasons: DecideOptions = [.includeReasons, DecideOptions(rawValue: 1 << 5)]
+    /// Leaves out the values of variables.
     public static let excludeVariables = DecideOptions(rawValue: 1 << 4)
 
     /// - Parameter name: the name in SDKs and in the Optimizely Agent, such as `INCLUDE_REASONS`.

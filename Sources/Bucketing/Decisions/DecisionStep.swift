@@ -12,15 +12,20 @@ public enum DecisionStep: Sendable {
     case status(String, isRunning: Bool)
     /// A variation forced on the user for a test.
     case forcedVariation(HeldStep)
+    /// An override, which an admin has set.
     case override(HeldStep)
     /// The variation that the datafile forces on the user.
     case whitelist(HeldStep)
+    /// The assignment in the profile of the user.
     case storedAssignment(HeldStep)
+    /// The audience of the experiment was evaluated.
     case audience(AudienceStep)
     /// Enrollment is closed: the experiment gets no new users.
     case closedEnrollment
     /// A group of mutually exclusive experiments was evaluated. It admits a user to at most one of them.
     case group(Group, BucketStep, isChosen: Bool)
+    /// The user was bucketed in the traffic of the experiment. The variation is `nil` if the traffic leaves the user
+    /// out.
     case bucketing(BucketStep, Variation?)
     /// The profile has no room for another assignment, so the user is not enrolled.
     case fullProfile
@@ -30,9 +35,9 @@ public enum DecisionStep: Sendable {
     /// A source of variations that precedes audience and bucketing, such as the whitelist, and the variation that it
     /// has for the user.
     public struct HeldStep: Sendable {
-        /// The id of the variation, or its key for a whitelist; `nil` if the source has none for the user.
+        /// The id of the variation; for a whitelist, its key. `nil` if the source has no variation for the user.
         public let name: Identifier?
-        /// `nil` if the source has none, or if the datafile no longer has the variation.
+        /// `nil` if the source has no variation for the user, or if the datafile no longer has the variation.
         public let variation: Variation?
     }
 

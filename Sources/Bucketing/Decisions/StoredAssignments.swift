@@ -4,20 +4,20 @@ public protocol StoredAssignments: Sendable {
     /// Returns the assignment in the user's profile.
     func assignment(experimentID: Identifier) -> StoredAssignment?
 
-    /// Returns the id of the variation that the user was assigned to before an override; `nil` if there was none. It
-    /// counts again if the override's variation no longer exists.
+    /// Returns the id of the variation that the user was assigned to before an override; `nil` if there was none. This
+    /// variation counts again if the variation of the override no longer exists.
     func variationID(beneathOverrideIn experimentID: Identifier) -> Identifier?
 
-    /// Whether the profile has room for an assignment in an experiment in which the user has none. The size of profiles
-    /// is limited.
+    /// Whether the profile has room for a further assignment, because the size of profiles is limited. Asked only for
+    /// an experiment in which the user has no assignment.
     func hasRoom(for experimentID: Identifier) -> Bool
 
     /// The ids of the variations that are forced on the user for a test, by experiment id. They take precedence over
     /// the profile.
     var forcedVariations: [Identifier: Identifier]? { get }
 
-    /// The stored attributes, which audiences use where the request has none; `nil` if nothing is stored, or no
-    /// audience needs stored attributes.
+    /// The stored attributes. An audience uses the stored value of an attribute that the request does not have. `nil`
+    /// if nothing is stored, or if no audience needs stored attributes.
     var attributes: (any AttributeSource)? { get }
 }
 

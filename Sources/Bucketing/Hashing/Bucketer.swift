@@ -52,7 +52,7 @@ public struct BucketingResult: Sendable, Equatable {
     public var entityID: Identifier?
 }
 
-/// MurmurHash3, the x86 32-bit variant, by Austin Appleby (public domain).
+/// MurmurHash3, the x86 32-bit variant, by Austin Appleby (public domain). All constants are those of the algorithm.
 public enum MurmurHash3 {
     public static func hash(_ bytes: UnsafeRawBufferPointer, seed: UInt32) -> UInt32 {
         var hash = seed

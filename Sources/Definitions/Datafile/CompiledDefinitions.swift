@@ -57,8 +57,8 @@ public struct CompiledDefinitions: Sendable {
     /// Changes definitions, and compiles the datafile that is generated from them.
     ///
     /// - Parameter former: the definitions before the change; `nil` for those of a new project.
-    /// - Returns: the changed definitions, and the difference between the datafiles if it is known; or the former
-    ///   definitions, if the change makes no difference.
+    /// - Returns: the changed definitions, the result of `change`, and the difference between the datafiles, if it is
+    ///   known. If the change makes no difference, the former definitions, and `hasChanged` is false.
     /// - Throws: the error of the change; 400 if the datafile would not be usable.
     package static func edited<Outcome>(
         _ former: CompiledDefinitions?, sdkKey: String,
@@ -79,14 +79,16 @@ public struct CompiledDefinitions: Sendable {
         return (CompiledDefinitions(edited, datafile), outcome, true, edit)
     }
 
-    /// Writes every experiment and flag anew, takes the datafile apart, and reads the parts, as servers do after edits.
+    /// Returns the definitions as servers read them once edits have written every element. Writes every experiment and
+    /// flag anew, takes the datafile apart, and reads the parts. A check of whether all decisions stay the same uses
+    /// this.
     ///
     /// - Returns: `nil` if the datafile cannot be stored in parts, see ``Bucketing/DatafileParts/edited(to:since:)``.
     /// - Throws: 400 if the datafile would not be usable.
     package func adopted() throws(CoreError) -> CompiledDefinitions? {
         var written = try servingAll()?.definitions ?? definitions
-        // With former definitions that differ in nothing but their JSON, each element is written, and none of them
-        // begins to run now.
+        // The former definitions are the same, except that their elements have no JSON. So `generate` finds that each
+        // element has changed, and writes it. But it finds no experiment that begins to run.
         var former = written
         former.generation = nil
         for var experiment in written.experiments {
@@ -136,9 +138,10 @@ extension Datafile {
         return unserved.filter { !experimentsOfOtherFlags.contains($0.id) }
     }
 
-    /// Whether an experiment needs a flag with the same key: if its definition says so, or else if an earlier release
-    /// of this server created it over the API. Such an experiment names no flag, its campaign has the id of the
-    /// experiment, and the account has the id of the project. The same rule as ``ProjectDefinitions/isServed(_:)``.
+    /// Whether an experiment needs a flag with the same key. Its definition says so, or else an earlier release of this
+    /// server created the experiment over the API. Such an experiment has three traits: it names no flag, its campaign
+    /// has the id of the experiment, and the account has the id of the project. ``ProjectDefinitions/isServed(_:)`` has
+    /// the same rule.
     private func mustBeServed(_ experiment: Experiment) -> Bool {
         if let isServed = experiment.annotations.isServed { return isServed }
         return accountID == projectID && experiment.annotations.flagKey == nil && experiment.layerID == experiment.id

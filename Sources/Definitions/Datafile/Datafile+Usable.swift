@@ -61,7 +61,8 @@ extension Datafile {
     /// Compiles a datafile that is about to be activated. In contrast to ``usable(_:similarTo:)``, this also checks
     /// ids. Active datafiles are not checked, because they may have been activated by a release without this rule.
     ///
-    /// - Throws: 400 also if the id of an experiment or a variation does not fit into a profile.
+    /// - Throws: 400 if the datafile is not usable, or if the id of an experiment or a variation does not fit into a
+    ///   profile.
     package static func accepted(_ content: [UInt8]) throws(CoreError) -> Datafile {
         let datafile = try usable(content)
         // Delivery rules are exempt: their assignments are not stored, and their ids have another form.

@@ -21,6 +21,7 @@ extension KeyedDefinition {
 ///
 /// Lists share the elements that no edit has changed, so that copying and comparing them is fast.
 public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Sequence {
+    /// Holds one element. Lists with the same box have the same element, so it need not be compared.
     private final class Box: Sendable {
         let element: Element
 
@@ -29,11 +30,13 @@ public struct DefinitionList<Element: KeyedDefinition>: Sendable, Equatable, Seq
         static func areSame(_ left: Box, _ right: Box) -> Bool { left === right || left.element == right.element }
     }
 
+    /// The elements in the order of the list.
     private var boxes: [Box] = []
     /// The index of the last element with each key.
     private var indicesByKey: [Identifier: Int] = [:]
     /// The indices of the elements with each of the ``KeyedDefinition/names``, in ascending order.
     private var indicesByName: [Identifier: [Int]] = [:]
+    /// The keys of the elements that are ``KeyedDefinition/isNotable``.
     private var notableKeys: Set<Identifier> = []
     /// The keys of the elements that were set, appended or removed since ``forgetChanges()``.
     public private(set) var touched: Set<Identifier> = []

@@ -2,8 +2,8 @@ public import Bucketing
 package import JSON
 
 extension ProjectDefinitions {
-    /// Identifies a datafile that was generated. The definitions from which it was generated have it, and all copies of
-    /// them. So definitions with the same generation differ only by what was ``DefinitionList/touched``.
+    /// Identifies a datafile that was generated. The definitions that generated it keep it, and pass it on to their
+    /// copies. So definitions with the same generation differ only by what was ``DefinitionList/touched``.
     final class Generation: Sendable, Equatable {
         static func == (left: Generation, right: Generation) -> Bool { left === right }
     }
@@ -152,8 +152,8 @@ extension ProjectDefinitions {
         isEdit(of: former) ? experiments.touchedElements : Array(experiments)
     }
 
-    /// Sets ``ExperimentDefinition/hasNeverRun`` of the experiments that are paused, or have a flag that is off, before
-    /// they have ever run.
+    /// Sets ``ExperimentDefinition/hasNeverRun`` of each experiment that has not run before. The value is true while
+    /// such an experiment is paused, or one of its flags is off.
     private mutating func noteRuns(since former: ProjectDefinitions?) {
         let running = ExperimentStatus.running.rawValue
         let keys = flags.touched.compactMap { flags[$0] }.flatMap { experiments(of: $0) }.map(\.key)
@@ -234,7 +234,7 @@ extension ProjectDefinitions {
 // MARK: - Holdouts of the datafile
 
 extension ProjectDefinitions {
-    /// All holdouts in the datafile, including those of an uploaded datafile, which ``holdouts`` does not have.
+    /// All holdouts in the datafile. ``holdouts`` has only the holdouts of the API, and not those of an upload.
     package var holdoutObjects: [JSONObject] { HoldoutDefinition.lists.flatMap { root.objects($0) } }
 
     /// The lists of holdouts in the datafile, in the order of ``HoldoutDefinition/lists``; `nil` for an absent one.

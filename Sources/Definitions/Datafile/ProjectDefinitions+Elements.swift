@@ -140,8 +140,8 @@ extension ProjectDefinitions {
 
     // MARK: Holdouts
 
-    /// Writes the holdouts of the API behind those of an uploaded datafile, and their audiences. All are written,
-    /// because their rules depend on flags, which may have changed.
+    /// Writes the holdouts of the API and their audiences. In the datafile they follow the holdouts of an upload. All
+    /// are written, because the rules of a holdout depend on flags, which may have changed.
     mutating func writeHoldouts(since former: ProjectDefinitions?) {
         let removed = (former?.holdouts.filter { holdouts[$0.key] == nil }) ?? []
         guard !removed.isEmpty || !holdouts.isEmpty else { return }

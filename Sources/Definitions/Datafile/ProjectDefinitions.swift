@@ -9,7 +9,9 @@ public struct ProjectDefinitions: Sendable, Equatable {
     /// The experiments. Once the datafile is generated, they have its order: those outside of groups first, then group
     /// by group.
     package var experiments = DefinitionList<ExperimentDefinition>()
+    /// The groups of experiments, including those of an uploaded datafile.
     package var groups = DefinitionList<ExperimentGroup>()
+    /// All flags: those of the API, those that serve an experiment, and those of an uploaded datafile.
     package var flags = DefinitionList<FlagDefinition>()
     /// The metrics that experiments may measure.
     public internal(set) var metrics = DefinitionList<MetricDefinition>()

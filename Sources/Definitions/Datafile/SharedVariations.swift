@@ -17,7 +17,7 @@ struct SharedVariation: Sendable, Equatable {
 /// Counts the variations with each id, so that an edit need not search all experiments for shared ids.
 struct VariationIDs: Sendable, Equatable {
     private var counts: [Identifier: Int] = [:]
-    /// The number of variations whose id another one has, too, without the first one of each id.
+    /// The number of variations whose id an earlier variation has, too.
     private var repetitionCount = 0
 
     /// Whether several variations have one id.

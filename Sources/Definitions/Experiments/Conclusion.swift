@@ -6,8 +6,10 @@ public import JSON
 public struct ConclusionInput: Sendable, Equatable {
     /// The key of the variation that everybody gets; `nil` for none.
     public var winner: Identifier?
+    /// Why the experiment is concluded, as a text for people.
     public var reason = ""
 
+    /// The maximum length of ``reason`` in bytes.
     private static let longestReason = 4_096
 
     public init(winner: Identifier?, reason: String = "") {
@@ -44,7 +46,9 @@ package struct Conclusion: Sendable, Equatable {
     /// reason does not change the time.
     package var frozenAt: Instant?
     var reason = ""
+    /// When the winner and the reason were last set, as an RFC 3339 time. Empty if it is not known.
     var concludedAt = ""
+    /// Who concluded the experiment.
     var author = ""
 
     init(

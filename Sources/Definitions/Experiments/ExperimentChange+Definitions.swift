@@ -6,10 +6,10 @@ extension ExperimentChange {
     /// bucket values as possible move to another variation.
     ///
     /// - Returns: whether the experiment is new.
-    /// - Throws: 422 if a new experiment has no variations, or two variations have the same id; 409 if the key belongs
-    ///   to a targeted rollout or a flag, the id belongs to another experiment, an id would change, the experiment is
-    ///   archived and the change has no status, or a flag defines what would change; 422 if the experiments of its
-    ///   group would have more than 100% of the traffic.
+    /// - Throws: 409 if the key belongs to a targeted rollout, a flag or a holdout, or the id to another experiment.
+    ///   409 also if an id would change, if a flag defines what would change, or if the experiment is archived and the
+    ///   change has no status. 422 if a new experiment has no variations, if two variations have the same id, or if the
+    ///   experiments of its group would have more than 100% of the traffic.
     @discardableResult
     public func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool {
         guard let former = definitions.experiments[Identifier(key)] else {
@@ -76,6 +76,7 @@ extension ExperimentChange {
         let formerGroup = definitions.group(of: former)
         let groupName = try groupName(replacing: formerGroup)
         adjustToTimes(&experiment, former)
+        // The gate makes an experiment a contextual bandit. A new gate admits all users.
         if let predicts = details.bandit?.predicts { experiment.gate = predicts ? experiment.gate ?? 100 : nil }
         try experiment.checkBandit(definitions.metrics)
         allocate(&experiment, former, isGrouped: groupName != nil)
@@ -127,7 +128,7 @@ extension ExperimentChange {
         return given.value("group", \.group) ?? former?.name
     }
 
-    /// Notes which flag has the experiment: the one whose rule it is, or the flag of the same key that serves it.
+    /// Notes which flag has the experiment: the flag whose rule it is, or else the flag of the same key that serves it.
     private func setOwner(
         of experiment: inout ExperimentDefinition, _ former: ExperimentDefinition?, _ flag: FlagDefinition?,
         in definitions: ProjectDefinitions
@@ -145,8 +146,8 @@ extension ExperimentChange {
         }
     }
 
-    /// Makes a new experiment that the schedule starts a draft, because it must not run before. Ends the ramp if the
-    /// traffic is changed by hand.
+    /// Adjusts the status and the ramp. A new experiment with a start time becomes a draft, because it must not run
+    /// before that time. A change of the traffic by hand ends the ramp.
     private func adjustToTimes(_ experiment: inout ExperimentDefinition, _ former: ExperimentDefinition?) {
         if former == nil, status == nil, details.schedule?.startAt != nil {
             experiment.status = ExperimentStatus.draft.rawValue

@@ -36,11 +36,13 @@ package struct ExperimentDefinition: KeyedDefinition {
     /// for the decisions of a contextual bandit. Its ``allocation`` has all bucket values, and splits the admitted
     /// users.
     package var gate: Double?
+    /// The id of the group that has the experiment; `nil` for none.
     package var groupID: Identifier?
     /// The percentage of all users who are enrolled; `nil` outside of named groups, where ``allocation`` says it.
     package var traffic: Double?
-    /// The conditions as they were given, null for everybody; `nil` if an uploaded datafile has an audience of another
-    /// form, see ``GivenAudience``. For a rule of a flag, the conditions that the datafile has.
+    /// The conditions as they were given; null for everybody. `nil` if an uploaded datafile has an audience of another
+    /// form, see ``GivenAudience``. If the experiment is a rule of a flag, these are the conditions that the datafile
+    /// has.
     package var audience: JSONValue?
     /// The flag whose rule the experiment is, or was until the flag was deleted; `nil` for other experiments.
     package var flagKey: Identifier?
@@ -50,7 +52,9 @@ package struct ExperimentDefinition: KeyedDefinition {
     package var assignmentLifetime: AssignmentLifetime?
     /// Whether the experiment is no longer a draft but has never run, so no user has an assignment yet.
     package var hasNeverRun = false
+    /// What SDKs do not get, such as texts for people, metrics and the schedule.
     @SharedPart package var details = ExperimentDetails()
+    /// How the experiment was concluded; `nil` if it is not concluded.
     package var conclusion: Conclusion?
     /// The JSON object from the datafile. Writing the experiment keeps the members that Holdfast does not know.
     package var source = JSONObject()

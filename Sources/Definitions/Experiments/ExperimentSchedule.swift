@@ -47,8 +47,8 @@ package struct ExperimentSchedule: Sendable, Equatable {
         return .object(object)
     }
 
-    /// Returns the schedule with the state of the one that it replaces: a start or an end whose time has not changed is
-    /// not repeated.
+    /// Returns the schedule with the state of the schedule that it replaces. If the start time has not changed, a start
+    /// that has happened is not repeated. The same holds for the end.
     func replacing(_ former: ExperimentSchedule?) -> ExperimentSchedule {
         var schedule = self
         if let former, former.startAt == startAt { schedule.startedAt = former.startedAt }

@@ -3,7 +3,8 @@ public import Bucketing
 /// The division of an experiment's users among the variations.
 public struct VariationSplit: Sendable {
     public let ids: [Identifier]
-    /// The relative weights that were given, in the order of ``ids``. There are fewer than ids if variations have none.
+    /// The relative weights that were given, in the order of ``ids``. A variation without a weight is left out, so the
+    /// list may be shorter than ``ids``.
     public let given: [Double]
     /// The number of bucket values of each variation, of 10,000.
     public let shares: [Identifier: Int]

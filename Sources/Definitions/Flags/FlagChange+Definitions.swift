@@ -5,9 +5,9 @@ extension FlagChange {
     /// Creates or updates the flag of a project.
     ///
     /// - Returns: whether the flag is new.
-    /// - Throws: 409 if the flag comes from a datafile or an experiment and the change has more than it allows, an
-    ///   experiment has the key of a new flag, or an experiment is archived and the change does not restore it; 422
-    ///   with every wrong member.
+    /// - Throws: 409 if a datafile or an experiment defines the flag, and the change has members that must be changed
+    ///   there. 409 also if an experiment has the key of a new flag, or if an experiment is archived and the change
+    ///   does not restore it. 422 with every wrong member.
     @discardableResult
     public func apply(to definitions: inout ProjectDefinitions) throws(CoreError) -> Bool {
         guard var flag = definitions.flags[Identifier(key)] else {

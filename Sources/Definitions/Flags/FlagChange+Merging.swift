@@ -54,8 +54,8 @@ extension FlagChange {
         }
     }
 
-    /// Returns the rules of the body, each with a key. The key of a delivery may be left out, and so may that of the
-    /// only experiment.
+    /// Returns the rules of the body, each with a key. The body may leave out the key of a delivery. It may leave out
+    /// the key of an experiment, if the flag has only one experiment.
     private func mergedRules(
         _ rules: [FlagView.Rule], _ former: FlagDefinition.Rules, _ definitions: ProjectDefinitions,
         _ faults: inout FaultCollector
@@ -94,9 +94,10 @@ extension FlagChange {
         Identifier(isDelivery ? "\(key)_rule_\(index + 1)" : "\(key)_experiment")
     }
 
-    /// Whether a rule may have a key: that of this flag's own experiment if the rule is an experiment, that of a former
-    /// delivery of the flag, or one that nothing in the project has. A delivery may also have the key of a flag,
-    /// because a delivery is not served as a flag.
+    /// Whether a rule may have a key. Any rule may have a key that nothing else in the project has, or the key of a
+    /// former delivery of this flag. A rule that is an experiment may also have the key of an experiment that belongs
+    /// to this flag. A rule that is a delivery may also have the key of a flag, because a delivery is not served as a
+    /// flag.
     private func isFree(
         _ ruleKey: Identifier, isDelivery: Bool, _ former: FlagDefinition.Rules, _ definitions: ProjectDefinitions
     ) -> Bool {
@@ -109,8 +110,8 @@ extension FlagChange {
         return definitions.deliveryRule("key", ruleKey) == nil && (isDelivery || !isKeyOfOtherFlag)
     }
 
-    /// Checks that all rules have variations of the flag. Rules that stay may have one that is removed, so they are
-    /// checked, too.
+    /// Checks that all rules have variations of the flag. Rules that the body does not change are checked, too, because
+    /// the body may remove one of their variations.
     private func checkVariations(
         of merged: FlagDefinition.Rules, _ known: Set<Identifier>, _ definitions: ProjectDefinitions,
         _ faults: inout FaultCollector

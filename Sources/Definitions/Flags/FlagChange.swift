@@ -17,9 +17,13 @@ public struct FlagChange: ElementChange {
         given = try FlagView.members.read(value, key: key)
     }
 
+    /// The type of the values; `nil` if the body lacks it.
     var type: Variable.Kind? { given.value("type", \.type) ?? nil }
+    /// The variations with their values; `nil` if the body lacks them.
     var variations: [FlagDefinition.Variation]? { given.value("variations", \.variations) }
+    /// The rules, which replace all former ones; `nil` if the body lacks them.
     var rules: [FlagView.Rule]? { given.value("rules", \.rules) }
+    /// The key of the variation of users to whom no rule applies; `nil` if the body lacks it.
     var otherwise: Identifier? { given.value("otherwise", \.otherwise) ?? nil }
 
     public var audiences: [(conditions: JSONValue, place: JSONPointer)] {

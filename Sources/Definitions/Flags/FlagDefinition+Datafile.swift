@@ -99,7 +99,7 @@ extension FlagDefinition {
 
     // MARK: Deliveries
 
-    /// Returns the rollout with the flag's deliveries: those of the rules, those of the winners of concluded
+    /// Returns the rollout with the flag's deliveries: the deliveries of the rules and of the winners of concluded
     /// experiments and, as the last one, the variation for everybody else.
     ///
     /// - Parameter experiments: the experiments of the flag.

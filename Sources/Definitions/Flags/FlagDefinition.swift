@@ -11,11 +11,13 @@ package struct FlagDefinition: KeyedDefinition {
 
     /// A targeted rollout of a variation to a percentage of the audience.
     package struct Delivery: Sendable, Equatable {
+        /// The key of the variation.
         package var variation: Identifier
+        /// The percentage of the audience who get the variation, 0 to 100.
         package var traffic: Double
     }
 
-    /// A rule; the first one that applies to a user decides.
+    /// A rule. The first rule that applies to a user decides.
     package struct Rule: Sendable, Equatable {
         package var key: Identifier
         /// `nil` for everybody.
@@ -32,7 +34,7 @@ package struct FlagDefinition: KeyedDefinition {
         package var type: Variable.Kind
         package var variations: [Variation] = []
         package var rules: [Rule] = []
-        /// The variation of users to whom no rule applies.
+        /// The key of the variation of users to whom no rule applies. Empty only until the first change sets it.
         package var otherwise: Identifier = ""
     }
 

@@ -99,8 +99,8 @@ extension Flag {
         return variations.filter { seen.insert($0.key).inserted }
     }
 
-    /// Returns the value of a variation: that of the only variable, or an object with the values of several, or whether
-    /// the variation is enabled if there are no variables.
+    /// Returns the value of a variation. With the single variable `value` this is the value of the variable. With other
+    /// variables it is an object of their values, and without variables whether the variation is enabled.
     private func value(of variation: Variation) -> JSONValue {
         let values = values(for: variation)
         if variables.isEmpty { return .bool(variation.isFeatureEnabled) }

@@ -72,8 +72,8 @@ extension Form where Value == [FlagView.Rule] {
 }
 
 extension GivenMember {
-    /// The keys of the variations in the same body; `nil` if it has none, or one that is wrong, because then a
-    /// reference to a variation cannot be judged.
+    /// The keys of the variations in the same body. `nil` if the body has no variations, or if one of them is wrong,
+    /// because then a reference to a variation cannot be judged.
     fileprivate var variationKeys: Set<Identifier>? {
         var ignored = FaultCollector()
         let variations = ignored.flagVariations(object, of: nil, at: owner)
@@ -84,6 +84,7 @@ extension GivenMember {
 
 /// The limit and the error messages for the rules of flags.
 enum FlagRules {
+    /// The maximum number of rules of a flag.
     static let limit = 250
 
     static func unknownOtherwise(_ key: Identifier, _ known: Set<Identifier>) -> String {

@@ -4,7 +4,7 @@ package import JSON
 /// A flag as people see it: the form that `PUT` takes, `GET` shows and files have. ``FlagChange`` applies it to a
 /// ``FlagDefinition``.
 package struct FlagView: Sendable {
-    /// A rule; the first one that applies to a user decides.
+    /// A rule. The first rule that applies to a user decides.
     package struct Rule: Sendable, Equatable {
         /// `nil` in a request that leaves it to the server.
         package var key: Identifier?

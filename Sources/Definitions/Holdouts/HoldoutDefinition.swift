@@ -71,6 +71,7 @@ public struct HoldoutDefinition: KeyedDefinition {
         guard Self.isOwn(.object(source)), let members = source[Annotations.member]?.object else { return nil }
         self.init(id: source.identifier("id") ?? "", key: source.identifier("key") ?? "")
         let allocation = source["trafficAllocation"].flatMap { try? TrafficAllocation(json: $0) }
+        // A bucket value is a hundredth of a percent of the users.
         share = Double(allocation?.ranges.last?.end ?? 0) / 100
         status = source["status"] == ExperimentStatus.running.json ? .running : .paused
         audience = GivenAudience.read(source, given: members["audience"], audiences[Identifier(audienceID)])

@@ -139,6 +139,8 @@ public struct FaultCollector {
         return nil
     }
 
+    /// Ends the reading of an input.
+    ///
     /// - Throws: 422 with all faults, if there are any.
     public func check() throws(CoreError) {
         if let error = CoreError(faults: faults, "nothing was stored") { throw error }

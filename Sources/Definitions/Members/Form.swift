@@ -1,7 +1,8 @@
 public import Bucketing
 public import JSON
 
-/// A member of an object that is being read. Its value is not null, unless ``Member/Traits`` let null be read.
+/// A member of an object that is being read. Its value is null only if the ``Member/Traits`` say that null is read like
+/// any other value.
 public struct GivenMember {
     public let object: JSONObject
     public let name: String

@@ -107,7 +107,7 @@ extension ExperimentPreview {
         if let before = given(former), let after = given(edited) {
             let sumBefore = before.reduce(0, +)
             let sumAfter = after.reduce(0, +)
-            // Compares each weight's part of its sum, without a division.
+            // Compares each weight's part of its sum, without a division. The tolerance is for rounding errors.
             return zip(before, after).contains { weightBefore, weightAfter in
                 abs(weightBefore * sumAfter - weightAfter * sumBefore) > 1e-9 * sumBefore * sumAfter
             }
@@ -118,6 +118,7 @@ extension ExperimentPreview {
         return common.indices.contains { index in
             let shareBefore = before.share(index)
             let shareAfter = after.share(index)
+            // A smaller difference may come from rounding alone.
             return abs(shareBefore.value - shareAfter.value) >= shareBefore.error + shareAfter.error
         }
     }

@@ -24,6 +24,7 @@ package struct Bandit: Sendable, Equatable {
 
     /// The last look at the users, and when the next one is due.
     package struct State: Sendable, Equatable {
+        /// When the last look was; `nil` if there was none.
         package var lookedAt: Instant?
         /// When the next look is due; `nil` for immediately.
         var dueAt: Instant?
@@ -42,14 +43,19 @@ package struct Bandit: Sendable, Equatable {
         package init() {}
     }
 
+    /// The number of variations that a bandit may have.
     package static let variationCounts = 2...20
+    /// The minimum of ``interval``.
     private static let shortestInterval = TimeSpan.minutes(1)
+    /// The values that ``leastShare`` may have.
     private static let leastShares = 1.0...50.0
+    /// The values that ``leastUsers`` may have.
     private static let leastUserCounts = 10.0...1_000_000.0
     /// The minimum change of a share, in percentage points. If all shares change less, the weights stay, because
     /// results are computed for each period of equal weights.
     private static let leastChange = 0.5
 
+    /// Whether the next look is due.
     package func isDue(at now: Instant) -> Bool { state.dueAt.map { now >= $0 } ?? true }
 
     /// Keeps a look as the last one, and schedules the next.
@@ -64,6 +70,7 @@ package struct Bandit: Sendable, Equatable {
     /// - Parameter variations: the variations with their shares so far, in percent.
     package func shares(_ look: Look, _ variations: [(id: Identifier, share: Double)]) -> [Double]? {
         guard look.reason == nil else { return nil }
+        // What is left once each variation has the least share is divided by the probabilities, which add up to 1.
         let rest = 1 - leastShare / 100 * Double(variations.count)
         let shares = variations.map { leastShare + rest * 100 * (look.chances[$0.id] ?? 0) }
         let isChanged = zip(shares, variations).contains { abs($0 - $1.share) >= Self.leastChange }
@@ -89,7 +96,8 @@ package struct Bandit: Sendable, Equatable {
 extension ExperimentDefinition {
     /// Checks that the experiment suits its bandit, if it has one.
     ///
-    /// - Throws: 422 if it has no suitable primary metric, too few or too many variations, or also a ramp that goes on.
+    /// - Throws: 422 if the experiment has no suitable primary metric, if it has too few or too many variations for the
+    ///   bandit, or if it also has a ramp that goes on.
     func checkBandit(_ metrics: DefinitionList<MetricDefinition>) throws(CoreError) {
         guard let bandit = details.bandit else { return }
         var faults = FaultCollector()

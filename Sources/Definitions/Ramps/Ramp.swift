@@ -56,13 +56,13 @@ package struct Ramp: Sendable, Equatable {
         package var status = Status.waiting
         /// The index of the current step.
         var step = 0
-        /// When the step, or else the status, began.
+        /// When the current step began; when the status began, if no step is active.
         package var since: Instant?
         /// When the next step is due; `nil` if that depends on the number of users.
         var dueAt: Instant?
         /// Why the ramp does not go on.
         package var reason: String?
-        /// The state of the users when the step, or else the status, began.
+        /// The state of the users when the last step began, or when it was last left with a look at the users.
         package var evidence: Evidence?
     }
 
