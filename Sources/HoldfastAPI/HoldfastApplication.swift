@@ -157,6 +157,7 @@ public final class HoldfastApplication: Application {
 
     /// The header fields by which an edge recognizes responses of this server. It ignores responses without them.
     public func markers() -> [(name: StaticString, value: String)] {
+        // The response tells an edge that this server is an edge, too, and cannot be its upstream.
         guard services.upstream == nil else { return [(EdgeFields.generation, EdgeFields.isEdge)] }
         return [
             (EdgeFields.generation, services.projects.snapshot().generation.text),

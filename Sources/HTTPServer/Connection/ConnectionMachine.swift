@@ -218,6 +218,7 @@ struct ConnectionMachine: ~Copyable {
 
     /// Notes that the socket has taken the whole output.
     mutating func outputWasSent() {
+        // An idle connection keeps at most 16 KiB for each buffer, even after a large message.
         responses.output.shrink(to: 16 * 1024)
         input.shrink(to: 16 * 1024)
         responses.outputWasSent()

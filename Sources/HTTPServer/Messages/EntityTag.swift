@@ -13,6 +13,7 @@ public struct EntityTag: Hashable, Sendable {
     /// Each step multiplies eight bytes and folds them into the next, so that every input bit affects every bit of the
     /// tag. The hash does not resist deliberate collisions.
     public init(hashing bytes: UnsafeRawBufferPointer) {
+        // The constants are arbitrary 64-bit numbers with irregular bits. Other ones would change every tag.
         var hash = UInt64(truncatingIfNeeded: bytes.count) ^ 0x9E37_79B9_7F4A_7C15
         func mix(_ word: UInt64) {
             let (high, low) = (hash ^ word).multipliedFullWidth(by: 0xD6E8_FEB8_6659_FD93)

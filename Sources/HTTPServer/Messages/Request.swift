@@ -2,7 +2,9 @@
 /// be copied nor kept.
 public struct Request: ~Copyable {
     let head: RequestHead
+    /// The head, and behind it the body if that is buffered. All positions refer to these bytes.
     let bytes: UnsafeRawBufferPointer
+    /// The position of the buffered body; empty if the body is streamed.
     let bodyRange: Range<Int>
     let parameters: PathParameters
     /// The id that the response will carry.
@@ -111,6 +113,7 @@ public final class RequestCopy: @unchecked Sendable {
 
 /// The positions of a request's path parameters, in the order of the route's pattern.
 package struct PathParameters {
+    /// The maximum number of parameters in a pattern, which is the capacity of `ranges`.
     static let maximum = 4
 
     private(set) var count = 0

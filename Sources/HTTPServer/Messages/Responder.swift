@@ -59,9 +59,13 @@ public struct Responder: @unchecked Sendable {
 /// requests.
 package protocol ResponseTarget: AnyObject {
     var loop: EventLoop { get }
+    /// Responds to a request. A second response to the same request is dropped.
     func respond(_ response: Response, to sequence: UInt64)
+    /// Takes the next event of a streamed response.
     func continueStream(_ event: StreamEvent, of sequence: UInt64)
+    /// Continues to read the streamed body of the current request after a pause.
     func resumeReading()
+    /// Sets the name of the caller for the access log.
     func setCaller(_ name: String, of sequence: UInt64)
     /// Sets the task that is cancelled if the request is given up before its response.
     func setTask(_ task: Task<Void, Never>, of sequence: UInt64)

@@ -72,6 +72,7 @@ package enum ResponseEncoder {
         case .bytes, .empty, .stream:
             break
         }
+        // A response to `HEAD` ends with its head, so no pieces follow.
         if request.isHead { framing = .length }
         if !request.keepsAlive || framing == .close {
             output.append("Connection: close\r\n")

@@ -151,6 +151,7 @@ struct ByteBuffer: ~Copyable {
 
     /// Appends a number in decimal digits.
     mutating func append(decimal number: Int) {
+        // A 64-bit number has at most 20 digits.
         withUnsafeTemporaryAllocation(byteCount: 20, alignment: 1) { digits in
             var rest = number.magnitude
             var position = digits.count

@@ -191,7 +191,8 @@ package struct RequestHeadParser {
         }
         head.body = try framing.bodyLength(isVersion11: head.isVersion11)
         head.keepsAlive = framing.keepsAlive(isVersion11: head.isVersion11)
-        // HTTP/1.0 has no 100 (Continue) (RFC 9110 §10.1.1).
+        // HTTP/1.0 has no 100 (Continue), and a client without a body has nothing to continue with
+        // (RFC 9110 §10.1.1).
         head.expectsContinue = head.expectsContinue && head.isVersion11 && head.body != .none
     }
 }

@@ -157,13 +157,19 @@ public enum ServerEvent: Sendable {
 
 /// Metrics of one event loop since its start.
 public struct ConnectionMetrics: Sendable {
+    /// Connections that are open now.
     public var open = 0
+    /// Connections that the loop has begun to serve.
     public var accepted: UInt64 = 0
+    /// Connections refused because of ``Limits/connections``.
     public var refused: UInt64 = 0
+    /// Connections that exceeded one of the times in ``Limits``.
     public var timedOut: UInt64 = 0
     /// Requests refused with 503: the event loop lagged behind, or unfinished bodies took too much memory.
     public var overloaded: UInt64 = 0
+    /// Bytes that the sockets have delivered.
     public var bytesReceived: UInt64 = 0
+    /// Bytes that the sockets have taken.
     public var bytesSent: UInt64 = 0
 
     public init() {}

@@ -47,6 +47,7 @@ public final class EventLoop: @unchecked Sendable {
         var isClosed = false
     }
 
+    /// The token of the descriptor by which other threads wake the loop.
     static let wakeToken = UInt64.max
     /// Tokens of watches have this bit; tokens of connections do not.
     private static let watchBit: UInt64 = 1 << 63
@@ -208,6 +209,7 @@ public final class EventLoop: @unchecked Sendable {
     func wait(atMost limit: Int32, now: UInt64) throws(SystemError) -> Int {
         var milliseconds = limit
         if let next = deadlines.next {
+            // Rounded up, so that the deadline has passed when the loop wakes.
             let remaining = next > now ? (next - now) / 1_000_000 + 1 : 0
             // A minute at most, so that the number fits into 32 bits. Waking without an event does no harm.
             let capped = Int32(clamping: min(remaining, 60_000))

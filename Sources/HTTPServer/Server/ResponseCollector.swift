@@ -2,7 +2,8 @@
 /// Confined to its event loop's thread.
 ///
 /// ``Application/respond(to:on:limits:completion:)`` creates it, and gives it to the handler in place of a connection:
-/// the handler sends its response to the collector, and the collector calls the completion.
+/// the handler sends its response to the collector, and the collector calls the completion. A collector has only one
+/// request, so the sequence number of the request is always 0.
 public final class ResponseCollector {
     public let loop: EventLoop
     private let request: PendingRequest
@@ -129,6 +130,7 @@ extension ResponseCollector: ResponseTarget {
         receiver?.ended()
     }
 
+    /// Ignores the name: the request is not reported to ``Application/requestCompleted(_:)``, which would need it.
     package func setCaller(_ name: String, of sequence: UInt64) {}
 
     package func setTask(_ task: Task<Void, Never>, of sequence: UInt64) {

@@ -69,6 +69,7 @@ struct Selector {
     @inline(__always)
     func event(_ index: Int) -> Event {
         let bits = buffer[index].events
+        // A broken connection counts as readable, too: receiving from it returns the error.
         return Event(
             token: buffer[index].token,
             isReadable: bits & (csystem_epoll_in | csystem_epoll_hang_up | csystem_epoll_error) != 0,

@@ -144,7 +144,7 @@ struct ListeningSocket {
     /// Checks that no other process listens on the address, not even with `SO_REUSEPORT`. Otherwise two servers that
     /// were started with the same port by mistake would each get half of the requests.
     ///
-    /// - Throws: ``SystemError`` with `EADDRINUSE` if another process does.
+    /// - Throws: ``SystemError`` with `EADDRINUSE` if another process listens on the address.
     static func requireFree(_ address: SocketAddress) throws(SystemError) {
         try bound(to: address, shared: false).close()
     }

@@ -16,6 +16,7 @@ final class AccessGate {
     private let control: AccessControl
     private let refusals: RefusalLog
     private let localAccess: LocalAccess
+    /// The generation of the copies; 0 before the first copy.
     private var generation: UInt64 = 0
     private var tokens: [Token] = []
     private var identity: IdentityProvider?
@@ -60,6 +61,7 @@ final class AccessGate {
         secret: Substring?, to scope: APIRoute.Scope, path: String, method: Method, of origin: RequestOrigin
     ) throws(AccessRefusal) -> Admission {
         refresh()
+        // The route of the batch has already checked ``LocalAccess``.
         guard !isOpen else { return admission(by: nil, to: scope) }
         do throws(AccessRefusal) {
             return try admitHolder(ofSecret: secret, to: scope)
@@ -199,6 +201,7 @@ struct Admission: Sendable {
     var isValid: Bool {
         if let token, token.hasExpired { return false }
         guard control.currentGeneration != generation, scope != .none else { return true }
+        // Something was replaced meanwhile. What is active now must still admit the caller.
         guard let token else { return control.isOpen }
         if let person = token.person { return control.identity?.admits(person) ?? false }
         if let edge = token.edge {

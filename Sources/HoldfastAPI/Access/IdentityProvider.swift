@@ -45,8 +45,8 @@ public struct IdentityProvider: Sendable {
 
     /// - Parameters:
     ///   - keys: a set of public keys (RFC 7517); `nil` if none could be fetched yet.
-    ///   - scopes: lines `scope value`, optionally followed by `projects=KEY,KEY` to bind them to projects. The first
-    ///     line whose value the token has applies.
+    ///   - scopes: lines `scope value`, optionally followed by `projects=KEY,KEY` to bind them to projects. If a token
+    ///     has the values of several lines, the first of these lines applies.
     public init(_ settings: Settings, keys: [UInt8]?, scopes: String) throws(IdentityFileError) {
         self.settings = settings
         self.keys = if let keys { try JSONWebKey.parse(set: keys) } else { [] }
@@ -58,7 +58,7 @@ public struct IdentityProvider: Sendable {
         guard !rules.isEmpty else { throw IdentityFileError("the map of scopes has no line 'scope value'") }
     }
 
-    /// Whether a secret has the form of a token of an identity provider: three parts, of which the first is an object.
+    /// Whether a secret has the form of a token of an identity provider: three parts, the first of which is an object.
     static func isToken(_ secret: Substring) -> Bool {
         secret.hasPrefix(tokenPrefix) && secret.utf8.count { $0 == UInt8(ascii: ".") } == 2
     }
@@ -192,7 +192,8 @@ public struct IdentityProvider: Sendable {
         return name
     }
 
-    /// Returns the time of a `NumericDate` (RFC 7519 §2): seconds since 1970.
+    /// Returns the time of a `NumericDate` (RFC 7519 §2): seconds since 1970. The limit of 2^40 seconds, about the year
+    /// 36812, keeps the conversion to milliseconds from overflowing.
     private static func time(_ name: String, _ claims: JSONObject) -> Instant? {
         guard let seconds = claims[name]?.double, (0...Double(1 << 40)).contains(seconds) else { return nil }
         return Instant(milliseconds: Int64(seconds * 1_000))

@@ -20,6 +20,7 @@ struct JSONWebKey: Sendable {
     /// The key as SubjectPublicKeyInfo (RFC 5280 §4.1.2.7).
     let publicKey: [UInt8]
 
+    /// The maximum number of keys in a set. Identity providers publish only a few.
     private static let maximumKeysInSet = 100
     /// The allowed lengths of an RSA modulus in bytes: 2048 to 8192 bits.
     private static let modulusLengths = 256...1_024

@@ -16,7 +16,7 @@ struct StreamTicket {
     /// Tickets change once an hour, so that responses with a ticket keep their entity tag for an hour. Each ticket is
     /// valid for one to two hours.
     private static let period: Int64 = 3_600
-    /// The number of bytes of the code in a ticket.
+    /// The number of bytes of the code in a ticket: half of an HMAC-SHA-256, the least that RFC 2104 §5 recommends.
     private static let codeBytes = 16
 
     /// Makes a ticket for the bearer of a token.

@@ -9,9 +9,12 @@ import JSON
 /// As text, a token is the payload and its code (HMAC-SHA-256), `BASE64URL.BASE64URL`. The key of the code is the
 /// caller's own secret, so every process that admits the caller accepts the token, and no other caller can use it.
 struct ChangeToken {
+    /// The percent-encoded path of the request that makes the change, a `PUT`.
     let path: String
     let query: [(name: String, value: String)]
+    /// The SDK key of the project; `nil` for the default project.
     let project: String?
+    /// The JSON body of the change.
     let body: [UInt8]
     /// The header field `If-Match` or `If-None-Match` of the change.
     let condition: (name: String, value: String)?

@@ -92,6 +92,7 @@ private struct MCPEndpoint {
     /// The members of `_meta` in messages of the stateless version.
     private static let metaVersion = "io.modelcontextprotocol/protocolVersion"
     private static let metaServer = "io.modelcontextprotocol/serverInfo"
+    /// The maximum number of messages in a batch.
     private static let longestBatch = 50
 
     private static let instructions = """
@@ -201,6 +202,8 @@ private struct MCPEndpoint {
                 result["resultType"] = "complete"
                 result["_meta"] = [Self.metaServer: server]
                 if method != "tools/call" {
+                    // The client may keep the result for a minute (`ttlMs`), but must not share it: the list of tools
+                    // depends on the caller.
                     result["ttlMs"] = 60_000
                     result["cacheScope"] = "private"
                 }

@@ -83,6 +83,7 @@ struct MCPTools {
                 if isPlain {
                     result.unicodeScalars.append(Unicode.Scalar(byte))
                 } else {
+                    // Adding 0x100 gives three hexadecimal digits, of which the last two stand for the byte.
                     result += "%" + String(UInt16(byte) + 0x100, radix: 16, uppercase: true).dropFirst()
                 }
             }

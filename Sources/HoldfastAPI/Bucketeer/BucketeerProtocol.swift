@@ -96,6 +96,7 @@ struct BucketeerError: DefinitionError {
         case .methodNotAllowed, .notImplemented: 12
         case .serviceUnavailable: 14
         case .unauthorized: 16
+        // INVALID_ARGUMENT for other faults of the request, and INTERNAL for faults of the server.
         default: status.code < 500 ? 3 : 13
         }
     }

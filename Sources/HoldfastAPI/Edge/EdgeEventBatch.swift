@@ -227,6 +227,7 @@ struct EdgeEventBatch {
                 userID: userID, goal: goal, value: value, happenedAt: happenedAt,
                 receivedAt: try members.time("received_at"), senderID: try members.name("id"), sdkKey: sdkKey,
                 payload: payload)
+            // Edges of earlier releases send at least the time at which they received a goal.
             event.acceptedAt = object["accepted_at"] == nil ? event.receivedAt : acceptedAt
             return .goal(event)
         case let kind:
@@ -273,13 +274,15 @@ private struct EventMembers {
     private let object: JSONObject
     private let place: JSONPointer
     private let now: Instant
-    /// The number of milliseconds by which the edge's clock, which the times follow, is ahead of this server's.
+    /// The number of milliseconds by which the edge's clock is ahead of this server's. All times of the event are times
+    /// of the edge's clock.
     private let lead: Int64
 
     /// The maximum length of an id or key in bytes. It is greater than the limit for clients, because ids and keys in
     /// datafiles may be longer.
     private static let longestName = 4_096
-    /// The maximum of a time in milliseconds since 1970, about the year 10889, and of the lead of a clock.
+    /// The maximum of a time in milliseconds since 1970, about the year 10889, and of the lead of a clock. Within this
+    /// limit the correction of a time cannot overflow.
     private static let maximumMilliseconds: Int64 = 1 << 48
 
     init(_ object: JSONObject, at place: JSONPointer, now: Instant) throws(CoreError) {

@@ -80,6 +80,7 @@ final class CollectedBody: BodyReceiver {
     var heldBytes: Int { bytes?.count ?? 0 }
 
     func received(_ piece: UnsafeRawBufferPointer) -> Bool {
+        // The rest of a body that is too large is received and dropped.
         guard let count = bytes?.count else { return true }
         guard count + piece.count <= limit else {
             bytes = nil

@@ -10,7 +10,8 @@ struct EdgeUsersEndpoints {
     let store: any StoreSession
 
     /// `GET /edge/v1/users`: all users in the byte order of their ids. `?after=USER_ID` resumes after a user,
-    /// `?limit=N` ends after about N. The last line is `{"end":…}` with the `after` of the rest, or `null`.
+    /// `?limit=N` ends after about N users. The last line is `{"end":USER_ID}`. A request with this id as `after`
+    /// returns the rest. The id is `null` if there is no rest.
     func list(_ request: borrowing Request, _ call: Call) throws -> Response {
         let query = try request.query(knowing: ["after", "limit"])
         let after = try query["after"].map { text throws(CoreError) in try ProfileInput.checkUserID(text, at: nil) }

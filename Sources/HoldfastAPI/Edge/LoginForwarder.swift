@@ -26,7 +26,8 @@ final class LoginForwarder: Sendable {
         let resume: @Sendable (Turn) -> Void
     }
 
-    /// The response to one job, or the error; a response of `nil` if the job must be forwarded by itself.
+    /// The response to one job, or the error. The response is `nil` if the shared request has none for the job. The job
+    /// must then be forwarded by itself.
     private typealias Outcome = Result<ForwardedResponse?, Problem>
 
     /// The next step of the task of a waiting client.
@@ -141,7 +142,8 @@ final class LoginForwarder: Sendable {
         if jobs.count > 1 { request.body = JSONValue.array(jobs.flatMap(\.logins)).encoded() }
         do throws(Problem) {
             let response = try await forward(request)
-            // A response 5xx is about the request as a whole, and so the response to each job.
+            // A single job gets the response unchanged. So does each of several jobs if the response is 5xx, because it
+            // is then about the request as a whole.
             guard jobs.count > 1, response.status < 500 else { return jobs.map { _ in .success(response) } }
             return split(response, jobs).map { .success($0) }
         } catch {

@@ -24,7 +24,8 @@ struct UpstreamForwarder {
         "Accept-Encoding", "Allow", "Cache-Control", "Content-Disposition", "Content-Security-Policy", "Link",
         "Location", "Retry-After", "WWW-Authenticate",
     ].map { ($0, $0.description.lowercased()) }
-    /// The usual content types. Others are forwarded as texts.
+    /// The usual content types. The content type of a ``HTTPServer/Response`` is a static string, so any other type is
+    /// forwarded as a further header field.
     private static let contentTypes: [StaticString] = [
         MediaType.json, MediaType.problem, MediaType.lines, "text/csv; charset=utf-8", "text/html; charset=utf-8",
         "image/svg+xml",
@@ -167,7 +168,7 @@ struct UpstreamForwarder {
         }
     }
 
-    /// Sends a request to the upstream; logins of several clients in one request. If the request may have changed
+    /// Sends a request to the upstream. Logins of several clients share one request. If the request may have changed
     /// something, waits until the copy has the change.
     func send(_ request: UpstreamRequest) async throws(Problem) -> ForwardedResponse {
         guard LoginForwarder.isLogin(request) else { return try await forward(request) }

@@ -34,6 +34,7 @@ struct GrowthBookEvaluation {
         let project = decisions.project
         var writer = JSONWriter(capacity: 512 + decisions.flags.count * 256)
         writer.beginObject()
+        // Responses of GrowthBook repeat the status in the body.
         writer.member("status", 200)
         writer.key("features")
         writer.beginObject()

@@ -40,6 +40,7 @@ extension Manual {
         ///   - words: the words in lower case.
         ///   - phrase: the words, separated by spaces.
         func score(of words: [[UInt8]], phrase: [UInt8]) -> Int? {
+            // Each count has a limit, so that a section does not come first only because it is long.
             var score = min(letters.count(of: phrase), 5) * 10
             let heading = Array(heading.lowercased().utf8)
             for word in words {
@@ -80,6 +81,7 @@ extension Manual {
 
     /// Returns the sections that contain all words of a query, ignoring case, in descending order of their score.
     public static func search(_ query: String, limit: Int = 20) -> [Hit] {
+        // Further words are ignored, which limits the time of a search.
         let words = query.lowercased().split(whereSeparator: \.isWhitespace).prefix(8).map { Array($0.utf8) }
         let phrase = Array(words.joined(separator: [UInt8(ascii: " ")]))
         guard !words.isEmpty else { return [] }

@@ -186,6 +186,7 @@ extension Markdown {
                 var reader = Reader(lines: [first] + rest.map { $0.outdented(by: mark.length) })
                 items.append(try reader.blocks())
                 let blanks = take(while: \.isBlank).count
+                // Blank lines after the last item do not belong to the list.
                 if next?.mark?.isNumbered != isNumbered { position -= blanks }
             }
             return .list(isNumbered: isNumbered, items)

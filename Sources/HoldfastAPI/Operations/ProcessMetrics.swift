@@ -2,9 +2,13 @@ import Glibc
 
 /// The metrics that the kernel keeps about this process (proc(5)). A metric that cannot be read is 0.
 struct ProcessMetrics {
+    /// The memory in use, in bytes.
     var residentBytes = 0
+    /// The number of open file descriptors.
     var openDescriptors = 0
+    /// The maximum number of open file descriptors.
     var maximumDescriptors = 0
+    /// The processor time since the start of the process.
     var cpuSeconds = 0.0
 
     /// Reads the current metrics.

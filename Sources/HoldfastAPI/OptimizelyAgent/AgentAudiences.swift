@@ -45,6 +45,7 @@ struct AudienceTexts {
     /// Describes a list of conditions, `["or", ID, ["and", ID, ID]]`.
     private func text(_ list: [JSONValue]) -> String {
         var text = ""
+        // A list without an operator is met if one of its conditions is.
         var operation = "OR"
         for element in list {
             let operand: String

@@ -136,10 +136,14 @@ extension UpstreamForwarder {
 
 /// One requested operation of a batch. It inherits only the authorization and the request id from the batch.
 struct BatchOperation {
+    /// The `operationID` of the sender, which the response repeats.
     let id: String
     let method: String
+    /// The path and query of the operation.
     let url: String
+    /// The body; null if there is none.
     let body: JSONValue
+    /// The `params`, which are added to the query of ``url``.
     let parameters: [(name: String, value: String)]
     private let headers: [(name: String, value: String)]
 

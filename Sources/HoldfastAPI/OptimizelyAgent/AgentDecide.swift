@@ -77,7 +77,8 @@ struct DecideRequest: Sendable {
         let optionNames = try body.texts("decideOptions")
         let forcedDecisions = try Self.forcedDecisions(body)
         let attributes = try body.userAttributes(in: request.project)
-        // `fetchSegments` has no effect: segments are defined on this server, and every decision uses them.
+        // `fetchSegments` has no effect: segments are defined on this server, and every decision uses them. Like every
+        // known member, it is refused if its type is wrong.
         _ = try body.flag("fetchSegments")
         _ = try body.texts("fetchSegmentsOptions")
         let user = User(id: try body.userID(), attributes: attributes, forcedDecisions: forcedDecisions)

@@ -105,6 +105,8 @@ extension AgentNotifications {
         guard hasListeners.load(ordering: .relaxed) else { return }
         let datafile = decisions.project.datafile
         for decision in decisions.flags {
+            // As in the SDKs: the decision of a targeted rollout, or a decision without a variation, is dispatched only
+            // if the datafile has `sendFlagDecisions`.
             let isDispatched =
                 !query.options.contains(.disableDecisionEvent)
                 && (datafile.sendsFlagDecisions || decision.ruleType != .rollout && decision.variation != nil)

@@ -214,13 +214,15 @@ struct APIRoute {
                         let response = try await call.retrying(projects) { call in
                             try await request.withRequest { request in try await handle(request, call) }
                         }
-                        // The handler may have waited, and the token may have been revoked meanwhile.
+                        // The handler may have waited, and the token may have been revoked meanwhile. After another
+                        // method the change has been made already, so its caller gets the response.
                         if method == .get, !call.admission.isValid { throw Admission.revoked }
                         return response
                     } catch {
                         return wire.response(to: error, on: pattern)
                     }
                 }
+            // The server calls this handler by `streamedRoute`.
             case .streamed: break
             }
         } catch {

@@ -17,27 +17,32 @@ final class LineImport<Change>: BodyReceiver {
         var changes: [Change] = []
         /// The number of the line of each change.
         var lines: [Int] = []
-        /// The size of the lines.
+        /// The size of the lines in bytes.
         var bytes = 0
     }
 
     private let call: Call
+    /// Returns the change that a line requests.
     private let parse: (UnsafeRawBufferPointer) throws(CoreError) -> Change
+    /// Stores changes, and returns the outcome of each.
     private let submit: ([Change]) async -> [LineOutcome]
     private var group = Group()
     /// The maximum number of lines that wait for their commit. Beyond it reading pauses.
     private let window: Int
     /// The maximum length of a line in bytes.
     private let lineLimit: Int
+    /// Splits the received bytes into lines.
     private var splitter: LineSplitter
     /// The number of lines that were read.
     private var lines = 0
+    /// The number of lines that were accepted, including those that changed nothing.
     private var imported = 0
     /// The number of imported lines that changed nothing; `nil` if the response does not report it.
     private var unchanged: Int?
     private var refused = 0
     /// The refused lines in the format of the response.
     private var refusals: [(line: Int, json: JSONValue)] = []
+    /// The size of ``refusals`` in bytes of JSON.
     private var refusalBytes = 0
     /// Whether the first line was refused, and looks like several lines without their line feeds.
     private var seemsJoined = false
@@ -141,6 +146,7 @@ final class LineImport<Change>: BodyReceiver {
         waiting -= submitted.lines.count
         waitingBytes -= submitted.bytes
         for (line, outcome) in zip(submitted.lines, outcomes) { count(outcome, of: line) }
+        // Resumes only when half of the window is free, so that reading does not pause again at once.
         if isPaused, waiting <= window / 2, waitingBytes <= Self.windowBytes / 2 {
             isPaused = false
             call.responder.resumeReading()

@@ -31,6 +31,7 @@ struct Problem: Error {
         self.status = status
         self.detail = detail.shortened(to: Self.longestDetail)
         self.pointer = pointer?.shortened(to: Self.longestDetail)
+        // These errors are temporary, so the client may try again soon.
         if status == .serviceUnavailable || status == .gatewayTimeout { setRetryAfter(seconds: 1) }
     }
 

@@ -86,6 +86,7 @@ struct ExportForm {
 struct PageSize {
     private(set) var rows: Int
     private let maximumRows: Int
+    /// The number of rows of the first piece, when the length of rows is not known yet.
     private static let initialRows = 4
     /// The intended maximum length of a piece in bytes.
     private static let pieceLength = 128 * 1024

@@ -102,6 +102,7 @@ struct SegmentBatch {
         payload.beginObject()
         payload.detail("tags", properties)
         payload.endObject()
+        // With several projects, the event is of no certain one, so its SDK key is empty.
         return GoalEvent(
             userID: userID, goal: Identifier(name),
             value: try EventAmount.first(of: ["value", "revenue"], in: properties, at: place.appending("properties")),
@@ -127,6 +128,7 @@ struct SegmentBatch {
             }
             guard let variation = variations.first else { throw Self.unknownVariation(of: experiment, at: place) }
             do throws(EventRefusal) {
+                // No profile is needed, because the sender has bucketed the user.
                 return try ExposureInput(
                     userID: userID, happenedAt: happenedAt, project: project, experiment: experiment,
                     variation: variation

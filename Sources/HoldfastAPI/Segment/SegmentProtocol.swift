@@ -43,9 +43,11 @@ struct SegmentProtocol: WireProtocol {
         let encoded = Array(value.utf8.dropFirst(length).drop { $0 == UInt8(ascii: " ") })
         // Without the library there are no tokens, because a server with tokens does not start without it.
         guard crypto_is_available() == 1 else { return nil }
+        // The output has three bytes for each group of four characters that has begun, so it fits.
         var decoded = [UInt8](repeating: 0, count: encoded.count + 3)
         let decodedLength = EVP_DecodeBlock(&decoded, encoded, Int32(encoded.count))
         guard decodedLength > 0 else { return nil }
+        // The padding is decoded as NUL.
         let name = decoded.prefix(Int(decodedLength)).prefix { $0 != UInt8(ascii: ":") && $0 != 0 }
         return String(decoding: name, as: UTF8.self)[...]
     }

@@ -6,9 +6,11 @@ import Storage
 
 /// The content of a delivery: an event in the format of the receiver, for a program, Slack or Teams.
 struct WebhookMessage {
+    /// The id of the event, by which a receiver recognizes a repeated delivery.
     let id: String
     /// The name of the event, such as `experiment.put`.
     let event: String
+    /// The JSON body in the format of the receiver.
     let body: [UInt8]
 
     /// Creates the message of an entry of the audit log.

@@ -42,11 +42,13 @@ public final class WebhookSender: Sendable {
     private static let quietTicks = 5
     /// The maximum delay after a failed attempt, in seconds.
     private static let longestDelay = 3_600.0
+    /// The author of pauses in the audit log.
     private static let author = Author(name: "webhooks")
 
     private let store: any Store
     private let options: WebhookOptions
     private let logger: Logger
+    /// Calls ``startDeliveries()`` once an interval, which is a second.
     private let timer = RepeatedTask(every: .seconds(1))
     private let state = Mutex(State())
     /// Runs the requests to receivers, which block. Tests of webhooks use it, too.
@@ -107,6 +109,7 @@ public final class WebhookSender: Sendable {
         let isPaused: Bool
         /// How long the oldest event has waited for its delivery; 0 if none waits.
         let lagSeconds: Double
+        /// The number of accepted and of failed deliveries of this process.
         let accepted, failed: UInt64
     }
 
@@ -311,6 +314,7 @@ public final class WebhookSender: Sendable {
     ///
     /// - Parameter failures: the number of failed attempts in succession, at least 1.
     private static func delay(afterFailures failures: Int64) -> Double {
+        // The shift is limited so that it does not overflow. 2^20 seconds are longer than the longest delay.
         min(longestDelay, Double(1 << min(failures - 1, 20)))
     }
 

@@ -59,7 +59,7 @@ struct ProposalEndpoints {
         return response
     }
 
-    /// Returns a random id of 11 or 12 hexadecimal digits.
+    /// Returns a random id of 11 or 12 hexadecimal digits, so that two proposals are very unlikely to have the same id.
     private static func makeID() -> String { String(UInt64.random(in: 1 << 40..<1 << 48), radix: 16) }
 
     /// Finds a waiting proposal, of any author, with the same request and the same state of definitions.
@@ -111,6 +111,7 @@ struct ProposalEndpoints {
         let proposal = try await find(request, call)
         try proposal.expectPending(in: projects.project(proposal.sdkKey))
         let author = call.author(request)
+        // Without a token nothing shows that the caller is another person than the author.
         guard call.admission.token != nil, !proposal.isOf(author) else {
             throw CoreError(
                 .forbidden, "a second person must approve the proposal; '\(author.name)' has made it")
@@ -130,6 +131,7 @@ struct ProposalEndpoints {
             return refusal
         }
         let settled = try await find(request, call)
+        // A proposal is settled together with its change. A change that makes no difference does not settle it.
         guard settled.status == .approved else {
             throw CoreError(.conflict, "the change that the proposal '\(proposal.id)' asks for makes no difference")
         }

@@ -89,8 +89,8 @@ struct AssignmentEndpoints {
 
     /// Returns the experiment in the path: the one with this key, or else with this id.
     ///
-    /// - Throws: 400 if the name is not a key and cannot be an id; 403 if only projects have the experiment that the
-    ///   caller may not use; 409 if several projects have the key for different ids.
+    /// - Throws: 400 if the name is not a key and cannot be an id; 403 if the caller may not use any of the projects
+    ///   that have the experiment; 409 if several projects have the key for different ids.
     private func experiment(_ name: String, _ call: Call) throws(CoreError) -> NamedExperiment {
         let ids = Set(try projects.experiments(key: Identifier(name), for: call.access).map(\.id))
         guard ids.count <= 1 else {
@@ -137,7 +137,7 @@ struct AssignmentEndpoints {
         }
     }
 
-    /// Parses `{"variation_id":…,"reason"?,"expires_at"?}`, or the same with `variation_key`.
+    /// Parses `{"variation_id":…,"reason"?,"expires_at"?}`. There may be `variation_key` instead of `variation_id`.
     private static func override(
         _ body: JSONValue, of experiment: NamedExperiment, at now: Instant
     ) throws(CoreError) -> ProfileChange.Operation {
@@ -154,7 +154,7 @@ struct AssignmentEndpoints {
     }
 
     /// Returns the variation that `variation_id` or `variation_key` names. All datafiles that have the experiment must
-    /// have it.
+    /// have the variation, too.
     private static func variationID(
         _ object: JSONObject, of experiment: NamedExperiment
     ) throws(CoreError) -> Identifier {

@@ -58,7 +58,9 @@ final class ChangeStream: ResponseStream, ChangeFollower {
         var isHeartbeatDue = false
         /// Events other than changes for which the connection had no room.
         var waiting: [UInt8] = []
+        /// Whether the head of the response has been sent.
         var hasBegun = false
+        /// Whether the feed of changes has ended the stream.
         var hasEnded = false
     }
 

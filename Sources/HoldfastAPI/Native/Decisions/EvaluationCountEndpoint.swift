@@ -104,6 +104,6 @@ struct EvaluationCountEndpoint {
         return (series, UInt64(count))
     }
 
-    /// The maximum of one count.
+    /// The maximum of one count, so that the sum of many counts does not overflow.
     private static let maximumCount: Int64 = 1_000_000_000_000
 }

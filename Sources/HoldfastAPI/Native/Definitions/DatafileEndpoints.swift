@@ -93,7 +93,8 @@ struct DatafileEndpoints {
                 of: datafile, replacing: former?.datafile, in: upload.sdkKey, sharing)
             let completed = try await UploadedDatafile(
                 upload.content, definitions, replacing: former, at: now, session)
-            // Otherwise the former datafile must still be active, because it was compared with the new one.
+            // An approval, the conditions and the frozen results depend on the former datafile, which must then still
+            // be active. Without them, the new datafile replaces whichever one is active.
             let replacesAny = needsNoApproval && !isConditional && completed.freezes.isEmpty
             return try await session.write(
                 .putDatafile(

@@ -117,6 +117,7 @@ struct DefinitionEndpoints<Element: AuditedElement> {
         let sdkKey: String
         /// The key of the element to copy.
         fileprivate let source: String?
+        /// The body as it was sent.
         fileprivate let content: [UInt8]
         fileprivate let preconditions: Preconditions
 
@@ -191,8 +192,8 @@ struct DefinitionEndpoints<Element: AuditedElement> {
 
     /// Reads when flags were last used; `nil` for other elements.
     ///
-    /// - Parameter areRequired: whether a failure to read is an error. Otherwise the result is then `nil`, so that
-    ///   definitions, which are in memory, can be shown without their uses.
+    /// - Parameter areRequired: whether a failure to read is an error. If it is none, the result after a failure is
+    ///   `nil`, so that definitions, which are in memory, can be shown without their uses.
     private func uses(in project: Project, areRequired: Bool = false) async throws -> FlagUses? {
         guard Element.self == Flag.self else { return nil }
         do {

@@ -14,6 +14,7 @@ struct HistoryEndpoints<Element: AuditedElement> {
     private let proposal: ProposalEndpoints
 
     private var catalog: ProjectCatalog { definitions.services.projects }
+    /// The number of versions in a response, by default and at most.
     private static var defaultLimit: Int { 20 }
     private static var maximumLimit: Int { 100 }
 

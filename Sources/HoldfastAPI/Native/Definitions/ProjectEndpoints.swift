@@ -11,6 +11,7 @@ struct ProjectEndpoints {
     let catalog: ProjectCatalog
     let projects: ProjectView
 
+    /// The maximum number of projects on a server.
     private static let maximumProjects = 1_000
 
     func list(_ request: borrowing Request, _ call: Call) throws(CoreError) -> Response {

@@ -25,6 +25,7 @@ struct OverviewEndpoint {
     /// The number of experiments in a response, by default and at most.
     private static let defaultLimit = 25
     private static let maximumLimit = 100
+    /// The maximum number of experiments before the page.
     private static let maximumOffset = 1_000_000_000
 
     func get(_ request: borrowing Request, _ call: Call) async throws -> Response {

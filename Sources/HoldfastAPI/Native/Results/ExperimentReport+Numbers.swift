@@ -20,6 +20,7 @@ extension ExperimentReport {
         }
         let intervals = rows.compactMap(\.effect?.liftInterval)
         let margins = metrics.compactMap { metric in metric.margin.map { $0...$0 } }
+        // The drawing of a row is 200 wide. At both ends there is room for half of a circle with the radius 4.
         let scale = ChartScale(covering: intervals + margins + [0...0], onto: 4...196)
         let percent = Self.decimal(results.query.confidence * 100)
         html += """

@@ -20,6 +20,7 @@ enum NumberText {
     ///   - trimmed: whether zeros at the end are left out.
     static func decimal(_ number: Double, places: Int, trimmed: Bool = false) -> String {
         let scale = pow(10, Double(places))
+        // A greater number has no such decimals as a `Double`, or would overflow `Int64`.
         guard number.isFinite, abs(number) * scale < 1e15 else { return number.description }
         let scaled = Int64((abs(number) * scale).rounded())
         let digits = String(scaled % Int64(scale))
@@ -32,6 +33,7 @@ enum NumberText {
     /// Formats a number with about four significant digits.
     static func significant(_ number: Double) -> String {
         guard number != 0, number.isFinite else { return number == 0 ? "0" : "unknown" }
+        // The number of digits before the decimal point determines how many decimals remain; at most eight.
         return decimal(number, places: min(8, max(0, 3 - Int(floor(log10(abs(number)))))), trimmed: true)
     }
 
@@ -40,7 +42,8 @@ enum NumberText {
         guard !unit.isEmpty else { return significant(number) }
         let isCurrency =
             unit.utf8.count == 3 && unit.utf8.allSatisfy { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) }
-        // Amounts have two decimals, except in currencies whose cents are not used.
+        // Amounts have two decimals, except in currencies whose cents are not used. Amounts below 1 need more decimals,
+        // and cents do not matter in amounts from 100000 on.
         let isMoney = isCurrency && abs(number) >= 1 && abs(number) < 100_000 && !withoutCents.contains(unit)
         return (isMoney ? decimal(number, places: 2) : significant(number)) + "\u{a0}" + unit
     }

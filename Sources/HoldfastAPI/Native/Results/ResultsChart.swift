@@ -34,6 +34,7 @@ struct ResultsChart {
     /// The height of a row of a panel, and the left margin, in pixels.
     private static let rowHeight = 44.0
     private static let margin = 24.0
+    /// The colors of texts, of less important texts, and of rows by their conclusion.
     private static let ink = "#1f2933"
     private static let faint = "#7b8794"
     private static let better = "#0b7a4b"
@@ -121,6 +122,7 @@ struct ResultsChart {
     ///
     /// - Parameter mark: the start of the first line.
     private mutating func addLines(_ mark: String, _ text: String, _ color: String) {
+        // About 128 characters of this size fit into the width of the drawing.
         for (index, line) in Self.wrapped(text, width: 128).enumerated() {
             drawing.text((index == 0 ? mark : "   ") + line, x: Self.margin, y: top + 20, size: 12, color)
             top += 17

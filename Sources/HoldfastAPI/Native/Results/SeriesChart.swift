@@ -27,6 +27,7 @@ struct SeriesChart {
     /// Maps lifts to shares of the height, from 0 at the bottom to 1 at the top.
     private let scale: ChartScale
 
+    /// The edges of the plot, in pixels.
     private static let top = 10.0
     private static let bottom = 190.0
     private static let left = 60.0

@@ -131,6 +131,7 @@ final class PersonalExport: StoredStream {
             self.name = name
             self.source = source
             remaining = elements.count
+            // The first page includes the newest element. Adding 1 to the greatest number would overflow.
             before = elements.newest == .max ? .max : elements.newest + 1
         }
     }

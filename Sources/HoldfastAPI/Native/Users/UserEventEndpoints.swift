@@ -29,7 +29,8 @@ struct UserEventEndpoints {
 
     /// The page of a query: `?after=`, with the `next` of an earlier response, and `&limit=`.
     private struct Page {
-        /// Only events with smaller numbers: `after` follows the order of the response, in which numbers decrease.
+        /// The page has only events with smaller numbers. The numbers decrease in a response, so the events after the
+        /// number `after` are those with smaller numbers.
         let before: Int64
         let limit: Int
 
@@ -49,7 +50,8 @@ struct UserEventEndpoints {
         /// Returns the response with the events that were read.
         ///
         /// - Parameters:
-        ///   - found: up to `limit` + 1 events. The last one is not shown; it only shows that there is another page.
+        ///   - found: up to `limit` + 1 events. An event beyond `limit` is not in the response; it only shows that
+        ///     there is another page.
         ///   - isShown: whether the caller may see the event. A page may thus have fewer than `limit` events.
         func response<Event>(
             _ name: StaticString, _ found: [Event], _ number: (Event) -> Int64,
