@@ -168,6 +168,7 @@ extension DefinitionFiles {
             let target = query.isEmpty ? path : "\(path)?\(query.joined(separator: "&"))"
             return try client.send(method, target, body: set.json)
         } catch let refusal as ServerRefusal {
+            // A fault without a pointer has no place in a file. If no fault has one, the refusal is shown as a whole.
             let faults = refusal.faults.filter { !$0.pointer.string.isEmpty }
             guard faults.isEmpty else { throw DefinitionFaults(describe(refusal.faults)) }
             throw Failure(refusal.description)

@@ -36,6 +36,11 @@ final class ExportFiles {
     private static let pieceBytes = 1 << 20
 
     /// Opens the files of a former run, and removes lines that the state does not have.
+    ///
+    /// - Parameters:
+    ///   - directory: the directory of the files; `nil` for standard output.
+    ///   - maximumBytes: the size at which a file ends.
+    ///   - seconds: the age at which a file ends.
     init(
         _ kinds: [ExportKind], statePath: String, directory: String?, maximumBytes: Int, seconds: Double
     ) throws {
@@ -71,11 +76,13 @@ final class ExportFiles {
         return "\(directory ?? ".")/\(kind.rawValue)-\(padded(state.export, 4))-\(padded(number, 6))\(Self.ending)"
     }
 
-    /// Returns the paths of the files of a kind in this export that have lines, committed or not.
+    /// Returns the paths of the files of a kind that have lines of the snapshot in progress. Nothing of the snapshot is
+    /// committed yet, so all these files have the suffix of growing files.
     func paths(of kind: ExportKind) throws -> [String] {
         guard directory != nil, let file = state.files[kind] else { return [] }
         try writeOut(kind)
         let last = file.bytes > 0 ? file.number : file.number - 1
+        // `last` may be 0, and a range from 1 to 0 would be invalid.
         return (1...max(1, last)).filter { $0 <= last }.map { path(kind, $0) + Self.partialSuffix }
     }
 
@@ -146,7 +153,7 @@ final class ExportFiles {
         state.files = state.files.mapValues { _ in ExportState.File() }
     }
 
-    /// Appends lines to the files of a kind, each with its number.
+    /// Appends a line to the growing file of a kind, with the number of the line.
     ///
     /// - Parameter members: a line without its first brace: `"kind":"goal",…}`.
     func append(_ members: some Sequence<UInt8>, to kind: ExportKind) throws {
@@ -255,6 +262,7 @@ final class ExportFiles {
     private func rename() throws {
         guard directory != nil else { return }
         for (kind, file) in state.files {
+            // The search goes backwards, and ends at the first file that an earlier commit has renamed.
             var number = file.number - 1
             while number > 0 {
                 let path = path(kind, number)

@@ -154,6 +154,7 @@ struct ServerExport {
     ///   - kind: the kind of these lines in the feed.
     ///   - fileKind: the kind of the files.
     private func exportLines(_ path: String, as kind: String, _ fileKind: ExportKind) throws {
+        // The first page follows the cursor 0, which is before all lines.
         var after = "0"
         while true {
             let lines = try source.lines(of: "\(path)?after=\(after)&limit=\(Self.pageLimit)")
@@ -213,6 +214,7 @@ struct ServerExport {
             let page = try source.object(of: path)
             let found = (page["entries"]?.array ?? []).compactMap(\.object)
             entries += found.filter { !audit.has($0["id"]?.integer ?? 0) }
+            // The pages go back in time. Entries before `audit.next` are all written, so no further page is needed.
             after = (found.last?["id"]?.integer ?? 0) > audit.next ? page["next"]?.integer : nil
         } while after != nil
         return entries.reversed()

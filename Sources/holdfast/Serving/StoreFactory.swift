@@ -27,7 +27,9 @@ enum StoreFactory {
         guard !configuration.database.isPostgreSQL else { return try openPostgreSQL(configuration, logger) }
         var options = SQLiteConfiguration(path: configuration.database.text, configuration.store)
         options.lockTimeout = configuration.lockTimeout
+        // Each event loop has a cache of its own.
         options.cacheBytes = configuration.cacheSize.bytes / configuration.http.eventLoops
+        // A page of the database has 1 KiB.
         options.checkpointPages = configuration.checkpointSize.bytes / 1_024
         options.report = { $0.log(to: logger) }
         guard var upstream = configuration.upstream else { return try SQLiteStore(options) }
