@@ -17,7 +17,7 @@ final class ExportFiles {
     private let maximumBytes: Int
     /// The age in seconds at which a file ends.
     private let maximumAge: Double
-    /// The growing files; on standard output, one for all kinds.
+    /// The growing files. On standard output there is only one, under the first kind, for the lines of all kinds.
     private var outputs: [ExportKind: Output] = [:]
     /// Whether files were created or renamed since the directory was synchronized.
     private var namesChanged = false
@@ -232,7 +232,7 @@ final class ExportFiles {
 
     // MARK: Committing
 
-    /// When the next file is due to end, in seconds since 1970; `nil` if none is.
+    /// When the next file is due to end, in seconds since 1970; `nil` if no file is growing.
     var nextEnd: Double? {
         directory == nil ? nil : state.files.values.filter { $0.bytes > 0 }.map { $0.begunAt + maximumAge }.min()
     }

@@ -76,8 +76,8 @@ struct ServerExport {
         }
     }
 
-    /// How long the feed is asked to wait for changes, in whole seconds. The lesser of the poll interval and the time
-    /// until a file ends.
+    /// How long the feed is asked to wait for changes, in whole seconds: until the audit log must be polled, or until a
+    /// file is due to end, whichever is first. It is 0 if the export does not follow the feed.
     private var secondsToWait: Int {
         guard follows else { return 0 }
         var seconds = kinds.contains(.audit) ? Self.auditSeconds : Self.waitSeconds
@@ -196,7 +196,7 @@ struct ServerExport {
         try files.commit(feed: cursor, audit: audit)
     }
 
-    /// Returns the users whom an audit entry names; for a merge both.
+    /// Returns the users whom an audit entry names. The entry of a merge names two users.
     private static func users(of entry: JSONObject) -> [String] {
         [entry["user_id"]?.string, entry["after"]?.object?["from"]?.string].compactMap(\.self)
     }

@@ -173,7 +173,7 @@ struct IdentitySource: Sendable {
 
     /// Returns the origin of a URL of the provider.
     ///
-    /// - Throws: ``Failure`` unless the URL uses TLS or is on this host, because other responses can be forged.
+    /// - Throws: ``Failure`` unless the URL uses TLS or is on this host. The responses of all other URLs can be forged.
     private static func origin(of text: String, _ name: String) throws(Failure) -> String {
         let url = URL(string: text, encodingInvalidCharacters: false)
         // The content security policy of the console has the origin, so the host must not have separators of policies.

@@ -37,7 +37,8 @@ enum StoreFactory {
         return try EdgeStore(upstream, options)
     }
 
-    /// Opens the store for a command that runs at the same time as servers, to which it leaves retention.
+    /// Opens the store for a command. Servers may use the database at the same time. They delete old records according
+    /// to their own settings, so the store of a command deletes none.
     ///
     /// - Parameter isReadOnly: whether the command only reads.
     /// - Throws: `DatabaseError` when the database cannot be used.
