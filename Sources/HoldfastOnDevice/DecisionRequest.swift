@@ -10,7 +10,9 @@ struct DecisionRequest {
     let anonymousID: String?
     /// The key or id of the experiment, for a request for an assignment.
     let experiment: Identifier?
+    /// The key of the project; `nil` if the client's configuration has none.
     let sdkKey: String?
+    /// The options of the decision. A decision never makes events here, because the client reports exposures itself.
     let options: DecideOptions
     /// The tags that select flags; `nil` for all flags.
     private let tags: Set<Identifier>?
