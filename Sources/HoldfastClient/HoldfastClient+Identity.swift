@@ -35,10 +35,10 @@ extension HoldfastClient {
         return await freshness(timeout)
     }
 
-    /// Replaces ``HoldfastConfiguration/token`` for all requests from now on: after a login by the signed token of the
-    /// app's identity provider, whenever that token is renewed, and after a logout by the app's own. A signed token
-    /// that the server maps to the scope `client` lets ``UserProfileService`` load and save the profile of the user
-    /// whom it names.
+    /// Replaces ``HoldfastConfiguration/token`` for all requests from now on. After a login, an app sets the signed
+    /// token of its identity provider, and sets it again whenever the token is renewed. After a logout, the app sets
+    /// its own token. A signed token names a user. If the server maps the token to the scope `client`,
+    /// ``UserProfileService`` can load and save the profile of this user.
     ///
     /// - Throws: ``HoldfastError/invalidArgument(_:)`` unless the token consists of visible ASCII characters.
     public func setToken(_ token: String?) throws(HoldfastError) {

@@ -12,9 +12,10 @@ public struct HoldfastConfiguration: Sendable {
     /// Base URL of the server: `http` or `https`, a host, and an optional path.
     public var endpoint: URL
     /// Secret of a token; `nil` if the server requires none. An app has a token of scope `client`. With this token
-    /// ``UserProfileService`` loads and saves the profile of the anonymous user; with a signed token of the app's
-    /// identity provider, the profile of the user whom the token names; see ``HoldfastClient/setToken(_:)``. Profiles
-    /// of other users need a token of scope `write`, which is for servers only.
+    /// ``UserProfileService`` loads and saves the profile of the anonymous user. With a signed token of the app's
+    /// identity provider it loads and saves the profile of the user whom the token names; see
+    /// ``HoldfastClient/setToken(_:)``. Profiles of other users need a token of scope `write`, which is for servers
+    /// only.
     public var token: String?
     /// SDK key of the project; `nil` if the server has only one project.
     public var sdkKey: String?
@@ -59,8 +60,8 @@ public struct HoldfastConfiguration: Sendable {
     /// if none is postponed, and notifies observers. A queue that is full of goals still accepts a tenth of this number
     /// of each other kind of events, such as updates of attributes.
     public var queueSize = 10_000
-    /// Maximum size of the queued events in bytes; at least 64 KiB. A full queue still accepts a tenth of this size of
-    /// each other kind of events.
+    /// Maximum size of the queued events in bytes; 64 KiB to 1 GiB. A queue that is full of one kind of events still
+    /// accepts a tenth of this size of each other kind.
     public var queueBytes = 16 * 1024 * 1024
     /// Longest time that a request waits for the server's next data.
     public var requestTimeout: Duration = .seconds(30)

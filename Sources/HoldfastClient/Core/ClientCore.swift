@@ -2,8 +2,8 @@ import Foundation
 
 /// The parts that all services of a client share: server, event queue and its delivery, disk cache, clock.
 ///
-/// It owns the directory, on which it holds a lock until ``destroy()``, and all tasks of the client, which then end.
-/// The anonymous user and the logins are in `ClientCore+Logins.swift`.
+/// It owns the directory and all tasks of the client. ``destroy()`` ends the tasks, and releases the lock on the
+/// directory. The anonymous user and the logins are in `ClientCore+Logins.swift`.
 final class ClientCore: Sendable {
     let configuration: HoldfastConfiguration
     let clock: any HoldfastClock
@@ -186,8 +186,8 @@ final class ClientCore: Sendable {
 
     /// Sends all queued events.
     ///
-    /// - Throws: the reason why events are still queued, ``HoldfastError/cancelled`` when the calling task is
-    ///   cancelled; delivery goes on.
+    /// - Throws: the reason why events are still queued. When the calling task is cancelled, throws
+    ///   ``HoldfastError/cancelled``, and the delivery goes on.
     func flush() async throws(HoldfastError) {
         guard !isDestroyed else { throw .destroyed }
         let outcome = await value(within: nil, clock) { [self] in await sendAll() }
@@ -223,8 +223,9 @@ final class ClientCore: Sendable {
     /// Longest time that an evaluation waits for exposures. A stuck request must not keep the flags from being fetched.
     private static let exposurePatience = Duration.seconds(4)
 
-    /// Sends queued exposures that name a variation by its key. They have groups that were drawn on the device: the
-    /// server keeps a drawn group for a user who has none, so it must know the group before it evaluates the user.
+    /// Sends queued exposures that name a variation by its key. Such an exposure reports a group of a split test that
+    /// was drawn on the device. The server keeps the drawn group if the user has no group yet. It must therefore have
+    /// the exposure before it evaluates the user.
     func sendNamedVariations() async {
         let isWanted = queue.containsUntried(.exposure) { payload in
             guard case .exposure(let exposure)? = HoldfastEvent(.exposure, payload) else { return false }

@@ -6,9 +6,11 @@
 /// ```
 /// Integers are little-endian.
 struct RecordLog {
+    /// A record. The log stores its kind and its number, and only the caller interprets them.
     struct Record {
         var kind: UInt8
         var number: UInt64
+        /// The content, at most ``RecordLog/maximumPayload`` bytes.
         var payload: [UInt8]
     }
 

@@ -36,7 +36,9 @@ final class DurableQueue: Sendable {
 
     private let state: Locked<State>
     private let path: String
+    /// The maximum number of queued events; see ``HoldfastConfiguration/queueSize``.
     private let maximumCount: Int
+    /// The maximum size of all payloads; see ``HoldfastConfiguration/queueBytes``.
     private let maximumBytes: Int
     /// The parts of the file of earlier runs that could not be read.
     let losses: RecordLog.Losses
@@ -197,8 +199,10 @@ final class DurableQueue: Sendable {
         return due.filter { $0.number < oldestUntried }
     }
 
-    /// Returns why a delivered login must be sent again; `nil` if it need not. An older event that is still postponed
-    /// may be of the anonymous user, and the merge did not include it.
+    /// Returns why a delivered event must be sent again. This concerns only logins: an older event that is still
+    /// postponed may belong to the anonymous user, and the merge by the login did not include it.
+    ///
+    /// - Returns: `nil` if the delivery of the event is complete.
     func reasonToRepeat(_ event: QueuedEvent) -> HoldfastError? {
         guard event.kind == .login else { return nil }
         return state.withLock { state in
@@ -274,7 +278,8 @@ final class DurableQueue: Sendable {
         disk.async { [weak self] in self?.compact() }
     }
 
-    /// Whether the file has so many removed events that it must be rewritten.
+    /// Whether the file must be rewritten. This is so once the removed events take more space than the queued events
+    /// and the limit of the queue together.
     private func isTooLong(_ state: borrowing State) -> Bool {
         state.log.length > maximumBytes + 2 * state.bytes + Self.toleratedLength
     }
@@ -331,6 +336,7 @@ final class DurableQueue: Sendable {
         numbers.reduce(into: []) { bytes, number in withUnsafeBytes(of: number.littleEndian) { bytes += $0 } }
     }
 
+    /// Returns the numbers in the payload of a removal record. Fewer than 8 bytes at the end are ignored.
     private static func decodeNumbers(_ payload: [UInt8]) -> [UInt64] {
         stride(from: 0, to: payload.count - 7, by: 8).map { start in
             payload[start..<start + 8].reversed().reduce(0) { number, byte in number << 8 | UInt64(byte) }

@@ -118,12 +118,15 @@ struct LoadTracker {
     /// The number of the latest settlement of each user. Emptied when no load is in progress.
     private var latestSettlements: [Key: Int] = [:]
 
+    /// Notes that a load begins.
+    ///
     /// - Returns: the number of settlements before the load.
     mutating func begin() -> Int {
         loadsInProgress += 1
         return settlements
     }
 
+    /// Notes that a load has ended.
     mutating func end() {
         loadsInProgress -= 1
         if loadsInProgress == 0 { latestSettlements = [:] }
@@ -137,6 +140,8 @@ struct LoadTracker {
         latestSettlements[user] = settlements
     }
 
+    /// Whether the response to a load may be outdated for a user.
+    ///
     /// - Parameter settlementsBefore: the result of ``begin()`` for the load.
     func isOutdated(_ user: Key, since settlementsBefore: Int) -> Bool {
         latestSettlements[user].map { $0 > settlementsBefore } ?? false

@@ -11,7 +11,8 @@ public protocol RemoteConfigKeeper: Sendable {
     /// Calls a function whenever values have changed other than by ``fetch()``. By default never.
     func observe(_ listener: @escaping @Sendable () -> Void) -> ListenerToken
 
-    /// Calls a function when the values will not change any more, at once if that is so already. By default never.
+    /// Calls a function when the values will not change any more. If they cannot change already, the function is called
+    /// at once. The default implementation never calls it.
     func observeEnd(_ listener: @escaping @Sendable () -> Void) -> ListenerToken
 
     /// Called when the app has read a value. The default implementation does nothing.
@@ -97,7 +98,7 @@ public struct HoldfastRemoteConfigKeeper: RemoteConfigKeeper {
         client.observeFlags { _ in listener() }
     }
 
-    /// Calls a function when the client is destroyed, at once if it was.
+    /// Calls a function when the client is destroyed. If it is destroyed already, the function is called at once.
     public func observeEnd(_ listener: @escaping @Sendable () -> Void) -> ListenerToken {
         client.observeEnd(listener)
     }

@@ -241,6 +241,7 @@ private struct Resolved<Value: RemoteValue>: Sendable {
 public struct RemoteValueState: Sendable {
     /// Where the current value comes from.
     public enum Source: Sendable, Hashable {
+        /// ``RemoteConfigService/customValue(for:)``, ``RemoteConfigService/debugValue(for:)``, or the keeper.
         case custom, debug, remote
         /// The default, because there is no remote value.
         case missing

@@ -98,14 +98,18 @@ struct KeptGroups: Sendable {
         return owners.contains { $0.hasSameBytes(as: owner) } ? group : nil
     }
 
-    /// A group without a source counts as drawn: it was stored by another library with the same keys, which draws on
-    /// the device.
+    /// Returns the group under a key; `nil` if there is none, or if the test does not declare it.
+    ///
+    /// A group without a source counts as drawn on the device. Another library, which uses the same keys and draws on
+    /// the device, has stored it.
     private func read(_ key: String, _ test: SplitTestDefinition) throws -> Group? {
         guard let group = try storage.string(forKey: key), test.isGroup(group) else { return nil }
         return Group(group: group, isLocal: try storage.string(forKey: key + Self.sourceSuffix) != Self.serverMark)
     }
 
     /// Stores the group of a user, or removes it with `nil`.
+    ///
+    /// - Parameter isLocal: whether the group was drawn on the device.
     func keep(_ group: String?, isLocal: Bool, of test: SplitTestDefinition, for user: SplitTestUser) throws {
         let key = key(test, user)
         if case .anonymous(let id) = user,
