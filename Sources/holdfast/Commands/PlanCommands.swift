@@ -134,7 +134,7 @@ struct ApplyCommand: ParsableCommand {
         return applied
     }
 
-    /// Checks the value of `--moves`, also for ``PromoteCommand``.
+    /// Checks the value of `--moves`. ``PromoteCommand`` has the same option.
     ///
     /// - Throws: ``Failure`` if the value is unknown.
     static func check(moves: String) throws(Failure) {

@@ -10,6 +10,7 @@ final class ExportFiles {
     let kinds: [ExportKind]
     /// The progress, with the lines that are appended since the last commit.
     private(set) var state: ExportState
+    /// The path of the file with the ``ExportState``.
     private let statePath: String
     /// `nil` for standard output.
     private let directory: String?
@@ -173,7 +174,7 @@ final class ExportFiles {
         try append(line, to: output, kind)
     }
 
-    /// Appends a line to the files of each kind; on standard output, once.
+    /// Appends a line to the files of each kind. On standard output the line is written only once.
     func appendToAll(_ members: some Sequence<UInt8>) throws {
         for kind in directory == nil ? kinds.prefix(1) : kinds[...] { try append(members, to: kind) }
     }

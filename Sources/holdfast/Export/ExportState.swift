@@ -63,6 +63,7 @@ struct ExportState {
     var line = 0
     /// The cursor of the feed.
     var feed = ""
+    /// The progress in the audit log, which is not in the feed.
     var audit = Audit()
     /// The file of each kind that is being written.
     var files: [ExportKind: File]

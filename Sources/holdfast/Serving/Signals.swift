@@ -7,6 +7,7 @@ final class Signals {
     private let queue = DispatchQueue(label: "signals")
     private let termination: Termination
     private var sources: [any DispatchSourceSignal] = []
+    /// The delay of ``waitForDelay()`` in seconds; 0 for none.
     private let delay: Double
 
     /// - Parameter delay: the delay of ``waitForDelay()`` in seconds.
