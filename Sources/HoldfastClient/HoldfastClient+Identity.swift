@@ -18,9 +18,10 @@ extension HoldfastClient {
     /// account. The account gets the assignments, exposures, goals and attributes of the anonymous user, except where
     /// it has its own.
     ///
-    /// The login is queued on disk and sent after the anonymous user's events, also if the server cannot be reached now
-    /// or the app ends. On a full disk it is dropped and reported like any event. Until it is sent, the flags of the
-    /// anonymous user stay. Afterwards the account has the same variations, unless it already had others.
+    /// The login is queued on disk and sent after the anonymous user's events, even if the server cannot be reached now
+    /// or the app ends. On a full disk the login is dropped and reported like any event. Until it is sent, the flags of
+    /// the anonymous user stay. Afterwards the account has the variations of the anonymous user, except in experiments
+    /// in which the account already had a variation.
     ///
     /// - Parameter timeout: longest time to wait for the flags.
     /// - Throws: as ``initialize(user:timeout:)``.

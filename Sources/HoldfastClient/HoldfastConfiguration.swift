@@ -19,11 +19,11 @@ public struct HoldfastConfiguration: Sendable {
     public var token: String?
     /// SDK key of the project; `nil` if the server has only one project.
     public var sdkKey: String?
-    /// Tags that select flags. A flag is fetched if it has at least one of the tags; without tags, all flags are
-    /// fetched.
+    /// Tags that select flags. A flag is fetched if it has at least one of the tags. If no tags are given, all flags
+    /// are fetched.
     public var tags: [String] = []
-    /// Values of flags for a user for whom none were ever fetched, such as at the first start without a network. They
-    /// report no exposures; ``EvaluationDetails/reason`` is ``VariationReason/bootstrap``.
+    /// Values of flags for a user whose flags were never fetched, such as at the first start without a network. They
+    /// report no exposures. Their ``EvaluationDetails/reason`` is ``VariationReason/bootstrap``.
     public var bootstrap: [String: HoldfastValue] = [:]
     /// Directory of the cache and the event queue. Only one client at a time may use it. On iOS it must not be in the
     /// container of an app group: the system ends an app that is suspended while it holds a lock there (0xDEAD10CC),
@@ -114,7 +114,7 @@ public struct HoldfastConfiguration: Sendable {
 
     // MARK: Checks
 
-    /// Whether a text can be sent as a bearer token; no token is valid, too.
+    /// Whether a text can be sent as a bearer token. `nil` is valid, because a server may require no token.
     static func isToken(_ text: String?) -> Bool {
         text.map { !$0.isEmpty && $0.utf8.allSatisfy { (0x21...0x7E).contains($0) } } ?? true
     }

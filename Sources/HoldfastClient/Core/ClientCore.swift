@@ -9,8 +9,10 @@ final class ClientCore: Sendable {
     let clock: any HoldfastClock
     let server: HoldfastServer
     let cache: DiskCache
+    /// Reports and counts the outcomes of deliveries.
     let notices = DeliveryNotices()
     private let queue: DurableQueue
+    /// The delivery of each kind of events.
     private let deliveries: [EventKind: DeliverySchedule]
     /// Cancels the tasks: each task is a listener, whose `end` cancels it.
     private let tasks = Listeners<Void>()
@@ -18,6 +20,7 @@ final class ClientCore: Sendable {
     private let saves = Listeners<Void>()
     /// Holds the lock on the directory; `nil` once the client is destroyed.
     private let lock: Locked<FileDescriptor?>
+    /// The anonymous user of the device, whom `ClientCore+Logins.swift` reads and replaces.
     let anonymous = Locked(AnonymousUser())
     /// The last login on this device; `nil` until it is read from the cache.
     let lastLogin = Locked<LoginEvent?>(nil)
@@ -57,6 +60,7 @@ final class ClientCore: Sendable {
         logLosses()
     }
 
+    /// The file with the difference between the device's clock and the server's.
     private static let skewName = "clock.cache"
 
     /// Logs the events of earlier runs that could not be read.
@@ -86,6 +90,7 @@ final class ClientCore: Sendable {
     /// Number of events in the queue.
     var waitingEvents: Int { queue.count }
 
+    /// The counts of delivery outcomes, and the content of the queue.
     var queueMetrics: QueueMetrics {
         var metrics = notices.metrics
         (metrics.waiting, metrics.waitingBytes, metrics.postponed) = queue.load

@@ -42,6 +42,7 @@ final class DurableQueue: Sendable {
     private let maximumBytes: Int
     /// The parts of the file of earlier runs that could not be read.
     let losses: RecordLog.Losses
+    /// Runs the work that waits for the disk, one piece at a time.
     private let disk = DispatchQueue(label: "holdfast-client.disk", qos: .utility)
 
     /// Kind of the records that list the numbers of removed events.
@@ -99,6 +100,7 @@ final class DurableQueue: Sendable {
         }
     }
 
+    /// Whether ``close()`` was called.
     var isClosed: Bool { state.withLock { $0.isClosed } }
 
     /// Number of events of a kind that have not been sent yet.
@@ -218,7 +220,7 @@ final class DurableQueue: Sendable {
     /// Returns the time until the next postponed event of a kind is due; `nil` if none is postponed.
     func untilRetry(of kind: EventKind, at now: Date) -> Duration? { lane(kind).untilRetry(at: now) }
 
-    /// Returns why the oldest postponed event of a kind was postponed; `nil` if none is.
+    /// Returns why the oldest postponed event of a kind was postponed; `nil` if no event of the kind is postponed.
     func reasonToWait(of kind: EventKind) -> HoldfastError? { lane(kind).oldestPostponed?.postponement?.reason }
 
     /// Returns a copy that can be searched outside the lock.
@@ -311,6 +313,7 @@ final class DurableQueue: Sendable {
         disk.asyncAfter(deadline: .now() + Self.synchronizationDelay) { [weak self] in self?.synchronizeFile() }
     }
 
+    /// Blocks until the file is on disk. The lock is not held meanwhile, so that events can be queued.
     private func synchronizeFile() {
         let file = state.withLock { state in
             state.isSynchronizing = false

@@ -44,8 +44,8 @@ extension HoldfastClient {
     /// Returns the value of a flag's variation, decoded from JSON. The value may also be a string that holds JSON.
     /// Parameters and result are those of ``boolVariation(flagKey:variable:defaultValue:)``.
     ///
-    /// For the value as it is, use ``HoldfastValue`` as type; for all variables of a flag, see
-    /// ``EvaluationDetails/variables``.
+    /// To get the JSON value without decoding it, use ``HoldfastValue`` as the type. ``EvaluationDetails/variables``
+    /// has all variables of a flag.
     public func jsonVariation<Value: Decodable>(flagKey: String, variable: String? = nil, defaultValue: Value) -> Value
     {
         evaluate(flagKey, defaultValue) { flag in

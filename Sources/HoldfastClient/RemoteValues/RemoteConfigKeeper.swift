@@ -41,7 +41,9 @@ public final class InMemoryRemoteConfigKeeper: RemoteConfigKeeper {
         state = Locked(State(values: Dictionary(values.map { (Key($0.key), $0.value) }) { _, last in last }))
     }
 
-    /// Throws the error of ``failFetches(with:)``, if any. The values are in memory already.
+    /// Does nothing, because the values are in memory already.
+    ///
+    /// - Throws: the error that ``failFetches(with:)`` has set.
     public func fetch() async throws {
         if let error = state.withLock({ $0.error }) { throw error }
     }

@@ -85,7 +85,8 @@ open class RemoteConfigService: @unchecked Sendable {
             listener(new.value)
         }
         let token = changes.add({ _ in update.run() }) {
-            // The listener gets its last value before the end, also if the keeper had ended before this call.
+            // The listener gets its last value before the end. This is also true if the keeper had ended before this
+            // call.
             update.run()
             end()
         }

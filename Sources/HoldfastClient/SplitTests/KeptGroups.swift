@@ -63,10 +63,13 @@ struct KeptGroups: Sendable {
 
     let storage: any SplitTestStorage
 
+    /// The value under the key with ``sourceSuffix`` if the server has assigned the group.
     private static let serverMark = "server"
     /// The suffix of the key with the owner of a group. Anonymous users share all other keys.
     private static let ownerSuffix = ".user"
+    /// The suffix of the key with the source of a group.
     private static let sourceSuffix = ".source"
+    /// The suffix of the key with the group whose hit was reported.
     private static let hitSuffix = ".hit"
 
     /// Returns the key of a user's group.

@@ -102,8 +102,8 @@ public protocol SplitTestServiceProtocol: Sendable {
 }
 
 extension SplitTestServiceProtocol {
-    /// Returns the kept part by default; without one, a part with ``SplitTest/fallbackGroup`` and the source
-    /// ``SplitTestSource/none``.
+    /// By default returns the part that is known on the device. If none is known, returns a part with
+    /// ``SplitTest/fallbackGroup`` and the source ``SplitTestSource/none``.
     public func splitTest<Test: SplitTest>(_ test: Test.Type) -> SplitTestHandle<Test> {
         keptSplitTest(test) ?? SplitTestHandle(group: Test.fallbackGroup, source: .none)
     }
