@@ -17,7 +17,7 @@ struct DecisionRequest {
     /// The tags that select flags; `nil` for all flags.
     private let tags: Set<Identifier>?
 
-    /// Reads the body; without a body, the query.
+    /// Reads the body of the request. If there is no body, reads the query.
     ///
     /// - Throws: ``HoldfastError/invalidArgument(_:)`` if the body is not a JSON object.
     init(_ request: TransportRequest) throws(HoldfastError) {

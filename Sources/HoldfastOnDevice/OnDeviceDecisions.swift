@@ -149,7 +149,8 @@ public final class OnDeviceDecisions: HoldfastTransport {
 
     // MARK: The datafile
 
-    /// Returns the project's datafile: a newer one from the server, or else the kept one.
+    /// Returns the project's datafile. It is fetched from the server. If the server has no newer one, or cannot be
+    /// reached, the kept datafile is returned.
     ///
     /// - Parameter root: the path of the request below the server's endpoint.
     /// - Returns: `nil` if the server has no such project.
