@@ -102,6 +102,7 @@ final class Evaluations: Sendable {
         }
     }
 
+    /// The server's response, without the overrides of testers.
     let content: Content
     /// Whether the content came from the server, now or in an earlier run.
     let isFetched: Bool
@@ -134,6 +135,7 @@ final class Evaluations: Sendable {
         return flag.details.experimentID == details.experimentID && flag.details.variationID == details.variationID
     }
 
+    /// The evaluation of a flag; `nil` if there is no such flag.
     subscript(_ flagKey: String) -> Flag? {
         flags[Key(flagKey)]
     }

@@ -48,7 +48,9 @@ final class FlagSource: Sendable {
     let revisionListeners = Listeners<Void>()
     /// Listeners that are called after another user has become the current one.
     private let userListeners = Listeners<Void>()
+    /// How often each flag was evaluated with which result.
     let counts = EvaluationCounts()
+    /// The evaluations of the last users, on disk.
     let cache: EvaluationCache
     /// The overrides in memory; `nil` until ``overrides`` has read them from disk.
     let loadedOverrides = Locked<[String: HoldfastValue]?>(nil)

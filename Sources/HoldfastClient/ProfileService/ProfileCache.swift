@@ -19,11 +19,13 @@ struct ProfileCache {
         var events = 0
     }
 
+    /// The cached profiles, by user.
     var cache: BoundedCache<Entry>
     /// The users that the background task will load.
     var requestedUsers: Set<Key> = []
     /// The users of the request in progress.
     var usersInRequest: Set<Key> = []
+    /// The saves that are not delivered yet, by user.
     var pendingSaves: [Key: PendingSaves] = [:]
     /// Whether the cache differs from its file.
     var hasChanged = false
@@ -31,6 +33,7 @@ struct ProfileCache {
     var preloaded: [Key: [String: String]] = [:]
     /// Variation ids by experiment id that an app has set for a user.
     var overrides: [Key: [String: String]] = [:]
+    /// Finds responses to loads that may be outdated.
     var loads = LoadTracker()
     /// Whether any service looks up users. Otherwise users who may have changed need not be loaded.
     var isLookupEnabled = false

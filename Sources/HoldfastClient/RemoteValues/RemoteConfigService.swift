@@ -250,9 +250,13 @@ public struct RemoteValueState: Sendable {
         case incorrect(HoldfastValue)
     }
 
+    /// The key of the value.
     public let key: any RemoteKey
+    /// The value that the app gets now.
     public let value: any RemoteValue
+    /// Where ``value`` comes from.
     public let source: Source
+    /// The default of the value's type.
     public let defaultValue: any RemoteValue
     /// All cases of a `CaseIterable` type; empty for others. ``RemoteValue/displayName`` names each.
     public let possibleValues: [any RemoteValue]

@@ -120,6 +120,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
     /// The id of the user of the tests: the given user, or else the client's current user.
     public var userID: String { user.id }
 
+    /// The user of the tests at the moment.
     var user: SplitTestUser { currentUser() }
 
     /// Returns the client's current user; the anonymous user before there is one.

@@ -15,7 +15,9 @@ public protocol HoldfastTransport: Sendable {
 public struct TransportRequest: Sendable {
     public var method: String
     public var url: URL
+    /// Header fields, values by name.
     public var fields: [String: String] = [:]
+    /// The body; `nil` for a request without one.
     public var body: Data?
     /// Time-out between two pieces of data.
     public var timeout: Duration
