@@ -18,9 +18,10 @@ extension HoldfastClient {
     /// account. The account gets the assignments, exposures, goals and attributes of the anonymous user, except where
     /// it has its own.
     ///
-    /// The login is queued on disk and sent after the anonymous user's events, also if the server cannot be reached now
-    /// or the app ends. On a full disk it is dropped and reported like any event. Until it is sent, the flags of the
-    /// anonymous user stay. Afterwards the account has the same variations, unless it already had others.
+    /// The login is queued on disk and sent after the anonymous user's events, even if the server cannot be reached now
+    /// or the app ends. On a full disk the login is dropped and reported like any event. Until it is sent, the flags of
+    /// the anonymous user stay. Afterwards the account has the variations of the anonymous user, except in experiments
+    /// in which the account already had a variation.
     ///
     /// - Parameter timeout: longest time to wait for the flags.
     /// - Throws: as ``initialize(user:timeout:)``.
@@ -35,10 +36,10 @@ extension HoldfastClient {
         return await freshness(timeout)
     }
 
-    /// Replaces ``HoldfastConfiguration/token`` for all requests from now on: after a login by the signed token of the
-    /// app's identity provider, whenever that token is renewed, and after a logout by the app's own. A signed token
-    /// that the server maps to the scope `client` lets ``UserProfileService`` load and save the profile of the user
-    /// whom it names.
+    /// Replaces ``HoldfastConfiguration/token`` for all requests from now on. After a login, an app sets the signed
+    /// token of its identity provider, and sets it again whenever the token is renewed. After a logout, the app sets
+    /// its own token. A signed token names a user. If the server maps the token to the scope `client`,
+    /// ``UserProfileService`` can load and save the profile of this user.
     ///
     /// - Throws: ``HoldfastError/invalidArgument(_:)`` unless the token consists of visible ASCII characters.
     public func setToken(_ token: String?) throws(HoldfastError) {

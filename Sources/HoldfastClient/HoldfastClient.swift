@@ -19,6 +19,7 @@ import Foundation
 public final class HoldfastClient: Sendable {
     let core: ClientCore
     let flags: FlagSource
+    /// The definitions of attributes, for all ``AttributeService`` of the client.
     let attributeDefinitions: AttributeDefinitions
     /// Runs the fetches of the flags, one at a time.
     private let fetches: SingleFlight<HoldfastError?>
@@ -269,7 +270,7 @@ public final class HoldfastClient: Sendable {
         flags.observe(listener)
     }
 
-    /// Calls a function when the client is destroyed, at once if it was.
+    /// Calls a function when the client is destroyed. If it is destroyed already, the function is called at once.
     func observeEnd(_ listener: @escaping @Sendable () -> Void) -> ListenerToken {
         flags.observeEnd(listener)
     }
@@ -305,7 +306,8 @@ public final class HoldfastClient: Sendable {
     /// - Parameters:
     ///   - experiment: key or id of the experiment.
     ///   - variationID: id of the variation.
-    ///   - variationKey: key of the variation. Without id and key the event stands for the stored variation.
+    ///   - variationKey: key of the variation. An event with neither an id nor a key is about the variation that the
+    ///     server has stored for the user.
     ///   - userID: by default the current user.
     /// - Returns: whether the event was queued; `false` without a user.
     @discardableResult
@@ -334,8 +336,8 @@ public final class HoldfastClient: Sendable {
 
     /// Sends all queued events now.
     ///
-    /// - Throws: the reason why events are still queued, ``HoldfastError/cancelled`` when the calling task is
-    ///   cancelled; they are sent later.
+    /// - Throws: the reason why events are still queued. When the calling task is cancelled, throws
+    ///   ``HoldfastError/cancelled``, and the events are sent later.
     public func flush() async throws(HoldfastError) {
         flags.reportCounts()
         try await core.flush()

@@ -12,17 +12,18 @@ public struct HoldfastConfiguration: Sendable {
     /// Base URL of the server: `http` or `https`, a host, and an optional path.
     public var endpoint: URL
     /// Secret of a token; `nil` if the server requires none. An app has a token of scope `client`. With this token
-    /// ``UserProfileService`` loads and saves the profile of the anonymous user; with a signed token of the app's
-    /// identity provider, the profile of the user whom the token names; see ``HoldfastClient/setToken(_:)``. Profiles
-    /// of other users need a token of scope `write`, which is for servers only.
+    /// ``UserProfileService`` loads and saves the profile of the anonymous user. With a signed token of the app's
+    /// identity provider it loads and saves the profile of the user whom the token names; see
+    /// ``HoldfastClient/setToken(_:)``. Profiles of other users need a token of scope `write`, which is for servers
+    /// only.
     public var token: String?
     /// SDK key of the project; `nil` if the server has only one project.
     public var sdkKey: String?
-    /// Tags that select flags. A flag is fetched if it has at least one of the tags; without tags, all flags are
-    /// fetched.
+    /// Tags that select flags. A flag is fetched if it has at least one of the tags. If no tags are given, all flags
+    /// are fetched.
     public var tags: [String] = []
-    /// Values of flags for a user for whom none were ever fetched, such as at the first start without a network. They
-    /// report no exposures; ``EvaluationDetails/reason`` is ``VariationReason/bootstrap``.
+    /// Values of flags for a user whose flags were never fetched, such as at the first start without a network. They
+    /// report no exposures. Their ``EvaluationDetails/reason`` is ``VariationReason/bootstrap``.
     public var bootstrap: [String: HoldfastValue] = [:]
     /// Directory of the cache and the event queue. Only one client at a time may use it. On iOS it must not be in the
     /// container of an app group: the system ends an app that is suspended while it holds a lock there (0xDEAD10CC),
@@ -59,8 +60,8 @@ public struct HoldfastConfiguration: Sendable {
     /// if none is postponed, and notifies observers. A queue that is full of goals still accepts a tenth of this number
     /// of each other kind of events, such as updates of attributes.
     public var queueSize = 10_000
-    /// Maximum size of the queued events in bytes; at least 64 KiB. A full queue still accepts a tenth of this size of
-    /// each other kind of events.
+    /// Maximum size of the queued events in bytes; 64 KiB to 1 GiB. A queue that is full of one kind of events still
+    /// accepts a tenth of this size of each other kind.
     public var queueBytes = 16 * 1024 * 1024
     /// Longest time that a request waits for the server's next data.
     public var requestTimeout: Duration = .seconds(30)
@@ -113,7 +114,7 @@ public struct HoldfastConfiguration: Sendable {
 
     // MARK: Checks
 
-    /// Whether a text can be sent as a bearer token; no token is valid, too.
+    /// Whether a text can be sent as a bearer token. `nil` is valid, because a server may require no token.
     static func isToken(_ text: String?) -> Bool {
         text.map { !$0.isEmpty && $0.utf8.allSatisfy { (0x21...0x7E).contains($0) } } ?? true
     }

@@ -30,7 +30,7 @@ public enum HoldfastError: Error, Sendable, Equatable {
     case refused(status: Int, detail: String, pointer: String? = nil)
     /// The server is temporarily unavailable (5xx, 408, 425, 429).
     ///
-    /// - Parameter retryAfter: the delay that the server asks for, if it does.
+    /// - Parameter retryAfter: the delay that the server asks for; `nil` if it asks for none.
     case unavailable(status: Int, retryAfter: Duration?)
     /// The response is not a Holdfast response.
     case invalidResponse(String)

@@ -57,7 +57,7 @@ public macro BaselineStringRemoteValue() =
 public macro BaselineBoolRemoteValue(enabledByDefault: Bool = false) =
     #externalMacro(module: "HoldfastMacrosPlugin", type: "BaselineBoolRemoteValueMacro")
 
-/// Adds the matching macro to each type nested in an enum that has none yet.
+/// Adds the matching macro to each type that is nested in an enum, unless the type has one of these macros already.
 ///
 /// | nested type | macro |
 /// | --- | --- |

@@ -106,7 +106,7 @@ extension FixIt {
             changes: [.replace(oldNode: Syntax(type.memberBlock), newNode: Syntax(block))])
     }
 
-    /// Adds `: String` to an enum that inherits nothing; `nil` for an enum that does.
+    /// Adds `: String` to an enum that inherits nothing; `nil` for an enum that inherits something.
     static func addingStringRawValue(to type: EnumDeclSyntax) -> FixIt? {
         guard type.inheritanceClause == nil else { return nil }
         var new = type

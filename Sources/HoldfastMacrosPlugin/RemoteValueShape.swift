@@ -10,7 +10,7 @@ enum RemoteValueKind: String, CaseIterable {
     /// The name of the attribute, and of the macro.
     var attributeName: String { rawValue }
 
-    /// The kind that fits a type declaration by its shape; `nil` if none does.
+    /// The kind that fits a type declaration by its shape; `nil` if no kind fits.
     init?(shapeOf declaration: some SyntaxProtocol) {
         if let type = declaration.as(EnumDeclSyntax.self) {
             if type.hasStringRawValue, type.hasCases {
@@ -43,7 +43,7 @@ enum RemoteValueKind: String, CaseIterable {
 }
 
 extension DeclGroupSyntax {
-    /// The access level that generated members need; the empty string for the default.
+    /// The access level that generated members need, followed by a space. It is empty if the default level suffices.
     var memberAccess: String {
         for modifier in modifiers {
             switch modifier.name.tokenKind {

@@ -42,9 +42,10 @@ public final class HFClient: NSObject, Sendable {
     /// Id of the current user; `nil` before there is one.
     public var userID: String? { client.currentUser?.id }
 
-    /// Sets the current user; the flags are fetched in the background.
+    /// Sets the current user. The flags are fetched in the background.
     ///
-    /// - Parameter attributes: for audiences. They are not stored; see ``updateAttributes(_:)``.
+    /// - Parameter attributes: the attributes by which audiences are decided. The server does not store them; see
+    ///   ``updateAttributes(_:)``.
     public func setUser(_ userID: String, attributes: [String: Any]) throws {
         try client.start(user: HoldfastUser(id: userID, attributes: try Self.values(attributes)))
     }
@@ -86,7 +87,10 @@ public final class HFClient: NSObject, Sendable {
 
     // MARK: Flags
 
-    /// The value of a flag, or the default if there is none.
+    /// Returns the value of a flag for the current user.
+    ///
+    /// - Returns: the default if the flag is unknown or not fetched yet, has no value for the user, or if its value has
+    ///   another type.
     public func bool(forFlag flagKey: String, defaultValue: Bool) -> Bool {
         client.boolVariation(flagKey: flagKey, defaultValue: defaultValue)
     }
@@ -129,12 +133,17 @@ public final class HFClient: NSObject, Sendable {
 
     /// Reports that the current user reached a goal.
     ///
-    /// - Parameter value: such as a price; `nil` for none.
+    /// - Parameter value: the value of the conversion, such as a price; `nil` if the goal has no value.
     public func trackGoal(_ goalID: String, value: NSNumber?) {
         client.track(goalID: goalID, value: value?.doubleValue)
     }
 
-    /// Reports that the current user saw a variation; the methods for flags report by themselves.
+    /// Reports that the current user saw a variation. An app that reads a flag does not call it, because the methods
+    /// for flags report exposures by themselves.
+    ///
+    /// - Parameters:
+    ///   - experiment: the key or id of the experiment.
+    ///   - variationKey: the key of the variation; `nil` for the variation that the server has stored for the user.
     public func reportExposure(ofExperiment experiment: String, variationKey: String?) {
         client.reportExposure(experiment: experiment, variationKey: variationKey)
     }
@@ -146,8 +155,8 @@ public final class HFClient: NSObject, Sendable {
 
     // MARK: Attributes
 
-    /// Stores attributes of the current user on the server, all or none: strings, numbers, booleans, dates and arrays
-    /// of strings.
+    /// Stores attributes of the current user on the server. If one of them is invalid, none is stored. A value is a
+    /// string, a number, a boolean, a date or an array of strings.
     public func updateAttributes(_ attributes: [String: Any]) throws {
         try AttributeService(client: client).update(attributes: try Self.values(attributes))
     }

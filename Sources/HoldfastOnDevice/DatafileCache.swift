@@ -13,7 +13,8 @@ final class DatafileCache: Sendable {
 
     /// The content of a file.
     private struct Stored: Codable {
-        /// The names of files may collide; `nil` in files of earlier releases.
+        /// The key of the project. It is compared when the file is read, because two keys may have the same hash and
+        /// therefore the same file. `nil` in files of earlier releases.
         var sdkKey: String?
         var entityTag: String?
         var json: Data

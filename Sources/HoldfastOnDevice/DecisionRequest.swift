@@ -10,12 +10,14 @@ struct DecisionRequest {
     let anonymousID: String?
     /// The key or id of the experiment, for a request for an assignment.
     let experiment: Identifier?
+    /// The key of the project; `nil` if the client's configuration has none.
     let sdkKey: String?
+    /// The options of the decision. A decision never makes events here, because the client reports exposures itself.
     let options: DecideOptions
     /// The tags that select flags; `nil` for all flags.
     private let tags: Set<Identifier>?
 
-    /// Reads the body; without a body, the query.
+    /// Reads the body of the request. If there is no body, reads the query.
     ///
     /// - Throws: ``HoldfastError/invalidArgument(_:)`` if the body is not a JSON object.
     init(_ request: TransportRequest) throws(HoldfastError) {

@@ -35,6 +35,7 @@ public final class OnDeviceDecisions: HoldfastTransport {
     ///     has an `assignment_ttl`, as with the server's option `--assignment-ttl`; `nil` for ever.
     ///   - patience: how long a device that has a datafile waits for a newer one before it decides.
     ///   - base: sends all requests that are not decided on the device.
+    ///   - clock: the clock by which the lifetimes of variations end.
     /// - Throws: ``HoldfastError/storage(_:)`` if the file of variations exists and cannot be read.
     public init(
         directory: URL, assignmentTTL: Duration? = nil, patience: Duration = .seconds(3),
@@ -111,8 +112,8 @@ public final class OnDeviceDecisions: HoldfastTransport {
         return Self.response(200, decision.encoded())
     }
 
-    /// Returns the user's variations of earlier decisions. In other experiments, those of the anonymous user who has
-    /// logged in as this user.
+    /// Returns the user's variations of earlier decisions. In experiments in which the user has none, returns the
+    /// variations of the anonymous user who has logged in as this user.
     private func stored(_ question: DecisionRequest) -> [Identifier: StoredAssignment] {
         var stored: [Identifier: StoredAssignment] = [:]
         // The anonymous user is first, so that the user's own variations replace its variations.
@@ -140,6 +141,7 @@ public final class OnDeviceDecisions: HoldfastTransport {
             guard let experiment = datafile.experiment(id: assignment.experimentID),
                 let lifetime = datafile.assignmentLifetime(of: experiment)
             else { continue }
+            // An unlimited lifetime has no span. `save` takes 0 for it.
             lifetimes[name] = lifetime.span?.inSeconds ?? 0
         }
         profiles.save(profile, lifetimes: lifetimes)
@@ -147,7 +149,8 @@ public final class OnDeviceDecisions: HoldfastTransport {
 
     // MARK: The datafile
 
-    /// Returns the project's datafile: a newer one from the server, or else the kept one.
+    /// Returns the project's datafile. It is fetched from the server. If the server has no newer one, or cannot be
+    /// reached, the kept datafile is returned.
     ///
     /// - Parameter root: the path of the request below the server's endpoint.
     /// - Returns: `nil` if the server has no such project.
@@ -187,6 +190,7 @@ public final class OnDeviceDecisions: HoldfastTransport {
         }
         switch response.status {
         case 200: return try datafiles.keep(body, response.fields["etag"], sdkKey).datafile
+        // Without a kept datafile the request has no condition, and this status is an error.
         case 304: if let kept { return kept.datafile }
         case 404: return nil
         case 401, 403: throw .unauthorized(detail: "the token may not read the datafile (\(response.status))")

@@ -19,6 +19,7 @@ public import HoldfastClient
 /// Neither method waits for the network or blocks for longer than a lock.
 open class HoldfastUserProfileService: NSObject, @unchecked Sendable {
     // Safe: the only property is immutable and Sendable. Subclasses are responsible for theirs.
+    /// Keeps the profiles, on a Holdfast server or in a file on the device.
     public let profiles: any UserProfileStore
 
     public init(_ profiles: any UserProfileStore) {
@@ -32,7 +33,9 @@ open class HoldfastUserProfileService: NSObject, @unchecked Sendable {
         profiles = UserProfileService(client: .shared)
     }
 
-    /// Returns the profile of a user in the SDK's format, `nil` if there is none or it is not loaded yet.
+    /// Returns the profile of a user in the SDK's format.
+    ///
+    /// - Returns: `nil` if there is no profile, or if it is not loaded yet.
     #if canImport(ObjectiveC)
         @objc
     #endif

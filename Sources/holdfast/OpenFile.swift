@@ -85,7 +85,7 @@ final class OpenFile: Sendable {
         guard ftruncate(descriptor, off_t(length)) == 0 else { throw Self.failure() }
     }
 
-    /// Blocks until all written bytes are durable; for a directory, its entries.
+    /// Blocks until all written bytes are durable. For a directory, blocks until its entries are durable.
     func synchronize() throws(Failure) {
         guard fsync(descriptor) == 0 else { throw Self.failure() }
     }

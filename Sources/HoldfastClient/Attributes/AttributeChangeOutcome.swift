@@ -13,10 +13,13 @@ public struct AttributeChangeOutcome: Sendable {
         case postponed(HoldfastError)
     }
 
+    /// Whether attributes were updated or deleted. A change that does both counts as an update.
     public let operation: Operation
+    /// The user whose attributes were changed.
     public let userID: String
     /// Names of the attributes.
     public let names: [String]
+    /// What has become of the change.
     public let result: Result
 
     /// - Returns: `nil` for events of other kinds.

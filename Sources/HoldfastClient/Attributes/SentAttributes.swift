@@ -77,6 +77,7 @@ final class SentAttributes: Sendable {
         let queued = try state.withLock { state throws(HoldfastError) -> AttributeEvent? in
             let sent = state.users.value(Key(update.userID))?.attributes ?? [:]
             func isSent(_ name: String, _ value: UserAttributeValue?) -> Bool {
+                // The difference may be negative, because the clock may have been set back.
                 guard let sent = sent[name], abs(now - sent.at) < age else { return false }
                 return sent.value == value
             }
@@ -116,10 +117,12 @@ final class SentAttributes: Sendable {
         case .delivered: return whenStored(update.userID)
         case .refused: break
         case .dropped where notice.wasKept: break
+        // A value that the queue did not take was never noted as sent. A postponed value is still queued.
         case .dropped, .postponed: return
         }
         state.withLock { state in
             guard var entry = state.users.value(Key(update.userID)) else { return }
+            // A later change of the same attribute may be noted already, and stays.
             for name in Array(update.attributes.keys) + update.removed
             where entry.attributes[name]?.value == update.attributes[name] {
                 entry.attributes[name] = nil

@@ -4,6 +4,7 @@
 struct BoundedCache<Value> {
     private var recent: [Key: Value] = [:]
     private var older: [Key: Value] = [:]
+    /// The number of values with which the recent half is full.
     private let half: Int
 
     /// - Parameter capacity: the maximum number of values, at least 1.

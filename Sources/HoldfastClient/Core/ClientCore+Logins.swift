@@ -12,7 +12,9 @@ extension ClientCore {
         var isUsed: Bool?
     }
 
+    /// The file with the last login on this device.
     private static let loginName = "login.cache"
+    /// The file with the id of the anonymous user.
     private static let anonymousName = "anonymous.cache"
     /// The file with the id of the anonymous user, if that user was used; see ``AnonymousUser/isUsed``.
     private static let anonymousUseName = "anonymous-use.cache"
@@ -47,8 +49,8 @@ extension ClientCore {
         }
     }
 
-    /// Notes that something is shown to or reported of a user. It matters only if that is the anonymous user, whom the
-    /// next login then merges into the account.
+    /// Notes that something is shown to or reported of a user. It matters only for the anonymous user: the next login
+    /// then merges the anonymous user into the account.
     func noteAnonymousUse(of userID: String) {
         guard userID.utf8.starts(with: Self.anonymousPrefix.utf8),
             userID.hasSameBytes(as: anonymousID(renewing: false)), usedAnonymousID == nil

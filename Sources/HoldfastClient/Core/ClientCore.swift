@@ -2,15 +2,17 @@ import Foundation
 
 /// The parts that all services of a client share: server, event queue and its delivery, disk cache, clock.
 ///
-/// It owns the directory, on which it holds a lock until ``destroy()``, and all tasks of the client, which then end.
-/// The anonymous user and the logins are in `ClientCore+Logins.swift`.
+/// It owns the directory and all tasks of the client. ``destroy()`` ends the tasks, and releases the lock on the
+/// directory. The anonymous user and the logins are in `ClientCore+Logins.swift`.
 final class ClientCore: Sendable {
     let configuration: HoldfastConfiguration
     let clock: any HoldfastClock
     let server: HoldfastServer
     let cache: DiskCache
+    /// Reports and counts the outcomes of deliveries.
     let notices = DeliveryNotices()
     private let queue: DurableQueue
+    /// The delivery of each kind of events.
     private let deliveries: [EventKind: DeliverySchedule]
     /// Cancels the tasks: each task is a listener, whose `end` cancels it.
     private let tasks = Listeners<Void>()
@@ -18,6 +20,7 @@ final class ClientCore: Sendable {
     private let saves = Listeners<Void>()
     /// Holds the lock on the directory; `nil` once the client is destroyed.
     private let lock: Locked<FileDescriptor?>
+    /// The anonymous user of the device, whom `ClientCore+Logins.swift` reads and replaces.
     let anonymous = Locked(AnonymousUser())
     /// The last login on this device; `nil` until it is read from the cache.
     let lastLogin = Locked<LoginEvent?>(nil)
@@ -57,6 +60,7 @@ final class ClientCore: Sendable {
         logLosses()
     }
 
+    /// The file with the difference between the device's clock and the server's.
     private static let skewName = "clock.cache"
 
     /// Logs the events of earlier runs that could not be read.
@@ -86,6 +90,7 @@ final class ClientCore: Sendable {
     /// Number of events in the queue.
     var waitingEvents: Int { queue.count }
 
+    /// The counts of delivery outcomes, and the content of the queue.
     var queueMetrics: QueueMetrics {
         var metrics = notices.metrics
         (metrics.waiting, metrics.waitingBytes, metrics.postponed) = queue.load
@@ -186,8 +191,8 @@ final class ClientCore: Sendable {
 
     /// Sends all queued events.
     ///
-    /// - Throws: the reason why events are still queued, ``HoldfastError/cancelled`` when the calling task is
-    ///   cancelled; delivery goes on.
+    /// - Throws: the reason why events are still queued. When the calling task is cancelled, throws
+    ///   ``HoldfastError/cancelled``, and the delivery goes on.
     func flush() async throws(HoldfastError) {
         guard !isDestroyed else { throw .destroyed }
         let outcome = await value(within: nil, clock) { [self] in await sendAll() }
@@ -223,8 +228,9 @@ final class ClientCore: Sendable {
     /// Longest time that an evaluation waits for exposures. A stuck request must not keep the flags from being fetched.
     private static let exposurePatience = Duration.seconds(4)
 
-    /// Sends queued exposures that name a variation by its key. They have groups that were drawn on the device: the
-    /// server keeps a drawn group for a user who has none, so it must know the group before it evaluates the user.
+    /// Sends queued exposures that name a variation by its key. Such an exposure reports a group of a split test that
+    /// was drawn on the device. The server keeps the drawn group if the user has no group yet. It must therefore have
+    /// the exposure before it evaluates the user.
     func sendNamedVariations() async {
         let isWanted = queue.containsUntried(.exposure) { payload in
             guard case .exposure(let exposure)? = HoldfastEvent(.exposure, payload) else { return false }

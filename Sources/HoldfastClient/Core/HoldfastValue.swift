@@ -10,11 +10,13 @@ public enum HoldfastValue: Sendable, Hashable {
     case array([HoldfastValue])
     case object([String: HoldfastValue])
 
+    /// The value as a boolean; `nil` for any other type.
     public var boolValue: Bool? { if case .bool(let value) = self { value } else { nil } }
 
+    /// The value as a string; `nil` for any other type.
     public var stringValue: String? { if case .string(let value) = self { value } else { nil } }
 
-    /// The value as an integer; a number without fractional part counts.
+    /// The value as an integer. A number without fractional part counts as an integer. `nil` for any other value.
     public var intValue: Int? {
         switch self {
         case .integer(let value): Int(exactly: value)
@@ -23,6 +25,7 @@ public enum HoldfastValue: Sendable, Hashable {
         }
     }
 
+    /// The value as a number; `nil` for any type other than an integer or a number.
     public var doubleValue: Double? {
         switch self {
         case .integer(let value): Double(value)
@@ -31,8 +34,10 @@ public enum HoldfastValue: Sendable, Hashable {
         }
     }
 
+    /// The elements of an array; `nil` for any other type.
     public var arrayValue: [HoldfastValue]? { if case .array(let value) = self { value } else { nil } }
 
+    /// The members of an object; `nil` for any other type.
     public var objectValue: [String: HoldfastValue]? { if case .object(let value) = self { value } else { nil } }
 
     /// The member of an object; `nil` if it is missing or the value is not an object.
@@ -40,7 +45,8 @@ public enum HoldfastValue: Sendable, Hashable {
 }
 
 extension HoldfastValue {
-    /// The value as text: a string as it is, a number or boolean as JSON writes it; `nil` for others.
+    /// The value as text. A string is unchanged, and a number or a boolean is written as in JSON. `nil` for any other
+    /// type.
     var text: String? {
         switch self {
         case .string(let value): value
@@ -51,7 +57,8 @@ extension HoldfastValue {
         }
     }
 
-    /// The value as a boolean; the strings `true`, `on`, `false` and `off` count.
+    /// The value as a boolean. The strings `true` and `on` count as true, and the strings `false` and `off` as false.
+    /// `nil` for any other value.
     var bool: Bool? {
         switch self {
         case .bool(let value): value

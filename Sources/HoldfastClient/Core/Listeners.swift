@@ -23,7 +23,7 @@ final class Listeners<Value: Sendable>: Sendable {
 
     /// Adds a listener.
     ///
-    /// - Parameter end: called by ``end()`` and ``removeAll()``; at once if ``end()`` was called before.
+    /// - Parameter end: called by ``end()`` and ``removeAll()``. If ``end()`` was called before, it is called at once.
     func add(
         _ call: @escaping @Sendable (Value) -> Void, end: @escaping @Sendable () -> Void = {}
     ) -> ListenerToken {

@@ -76,6 +76,7 @@ actor SingleFlight<Value: Sendable> {
         return lastEnded.flatMap { $0.number > number ? $0.value : nil }
     }
 
+    /// Starts a run, even if others are in progress.
     private func start() -> Task<Value, Never> {
         startedRuns += 1
         let number = startedRuns
@@ -94,6 +95,7 @@ actor SingleFlight<Value: Sendable> {
         running.removeAll { $0.number == number }
         for older in running where older.number < number { older.task.cancel() }
         if Task.isCancelled, let later = await valueOfRun(after: number) { return later }
+        // A stuck run may end after a later run. The later run then stays the latest one.
         if lastEnded.map({ $0.number < number }) ?? true { lastEnded = (number, value) }
         return value
     }

@@ -47,9 +47,12 @@ struct Pause: Sendable {
 /// Computes when the next poll is due. After a success it is due after the interval. After a failure there are five
 /// retries, one a minute; then the next poll is due one interval after the first poll that failed.
 struct PollSchedule: Sendable {
+    /// The time between retries.
     static let retryInterval = Duration.seconds(60)
+    /// The number of retries after the first poll that failed.
     static let retries = 5
 
+    /// The number of consecutive failures, the first poll included.
     private var failures = 0
     /// When the first of the consecutive failures began.
     private var firstFailure = Date.distantPast
@@ -78,6 +81,7 @@ struct PollSchedule: Sendable {
 /// The difference between the device's clock and the server's. Event times are corrected by it, because the server
 /// refuses events of the future and of last week.
 final class ClockSkew: Sendable {
+    /// The server's clock minus the device's clock, in seconds; 0 if the difference is too small to be corrected.
     private let seconds: Locked<Double>
     /// Stores a new difference for the next run.
     private let remember: @Sendable (Double) -> Void
@@ -85,7 +89,7 @@ final class ClockSkew: Sendable {
     private static let tolerance = 60.0
 
     /// - Parameters:
-    ///   - seconds: the difference in an earlier run.
+    ///   - seconds: the difference that an earlier run has remembered, in seconds; 0 if there is none.
     ///   - remember: stores a new difference for the next run.
     init(_ seconds: Double, remember: @escaping @Sendable (Double) -> Void) {
         self.seconds = Locked(seconds)

@@ -82,6 +82,7 @@ final class DiskCache: Sendable {
 
 /// CRC-32 (ISO 3309), to detect torn writes.
 enum Checksum {
+    /// The remainder of each byte, by the polynomial of CRC-32 with its bits reversed.
     private static let table: [UInt32] = (0..<256).map { index in
         (0..<8).reduce(UInt32(index)) { value, _ in value & 1 == 1 ? 0xEDB8_8320 ^ (value >> 1) : value >> 1 }
     }

@@ -6,9 +6,11 @@
 /// ```
 /// Integers are little-endian.
 struct RecordLog {
+    /// A record. The log stores its kind and its number, and only the caller interprets them.
     struct Record {
         var kind: UInt8
         var number: UInt64
+        /// The content, at most ``RecordLog/maximumPayload`` bytes.
         var payload: [UInt8]
     }
 
@@ -33,7 +35,9 @@ struct RecordLog {
     }
 
     private let path: String
+    /// The open file. ``replace(by:since:)`` exchanges it.
     private(set) var file: FileDescriptor
+    /// What could not be read when the log was opened.
     let losses: Losses
     /// Length of the file in bytes.
     private(set) var length: Int
@@ -153,6 +157,7 @@ struct RecordLog {
         length = replacement.length + rest.count
     }
 
+    /// Returns the bytes of a record: the length and the checksum of the body, and the body.
     private static func encode(_ record: Record) -> [UInt8] {
         var body = [record.kind]
         body.reserveCapacity(bodyHeaderLength + record.payload.count)

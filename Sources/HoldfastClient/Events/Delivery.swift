@@ -2,9 +2,9 @@ import Foundation
 
 /// Delivers the queued events of one kind, and removes or postpones each according to the server's response.
 ///
-/// Events are sent in batches. If the response to a batch leaves events without a verdict, they are sent again in
-/// halves, until the event that the server cannot process is found. Each kind has its own instance, so that failures of
-/// one kind do not delay another.
+/// Events are sent in batches. The server's verdict settles an event: the event is stored, refused or postponed. If the
+/// response to a batch has no verdict on some events, these are sent again in halves, until the event that the server
+/// cannot process is found. Each kind has its own instance, so that failures of one kind do not delay another.
 final class Delivery: Sendable {
     private let kind: EventKind
     private let queue: DurableQueue
@@ -29,6 +29,7 @@ final class Delivery: Sendable {
         /// Whether the cause may be an event, rather than the server or the network.
         var mayBeOfAnEvent = false
 
+        /// The pause that the server asked for; `nil` if it did not ask for one.
         var retryAfter: Duration? {
             if case .unavailable(_, let retryAfter) = error { retryAfter } else { nil }
         }
@@ -63,6 +64,7 @@ final class Delivery: Sendable {
     ///
     /// - Returns: why due events remain; `nil` if only events remain that were postponed one by one.
     func deliverAll() async -> Failure? {
+        // The status stands for that of the response that asked for the pause.
         if let pause = beginRun() { return Failure(error: .unavailable(status: 503, retryAfter: pause)) }
         var failedBatches = 0
         while true {

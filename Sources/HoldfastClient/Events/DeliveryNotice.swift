@@ -11,7 +11,9 @@ public struct DeliveryNotice: Sendable {
         case postponed(HoldfastError)
     }
 
+    /// The event that was to be delivered.
     public let event: HoldfastEvent
+    /// What has become of the event.
     public let outcome: Outcome
     /// Whether the event was in the queue; `false` if the queue did not take it.
     let wasKept: Bool

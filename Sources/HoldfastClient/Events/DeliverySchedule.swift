@@ -7,6 +7,7 @@ final class DeliverySchedule: Sendable {
     private let kind: EventKind
     private let queue: DurableQueue
     private let delivery: Delivery
+    /// Runs the delivery, once at a time.
     private let sending: SingleFlight<Delivery.Failure?>
     private let batchSize: Int
     private let flushInterval: Duration
@@ -78,8 +79,8 @@ final class DeliverySchedule: Sendable {
         while !Task.isCancelled {
             if !isDue { await untilDue() }
             isDue = false
-            // A new event does not end the back-off, because the server is still unreachable. A flush that succeeds
-            // does.
+            // A new event does not end the back-off, because the server is still unreachable. A successful flush ends
+            // it.
             while !Task.isCancelled, let failure = await send() {
                 await recovered.wait(atMost: backoff.failed(retryAfter: failure.retryAfter), clock) { [isFailing] in
                     !isFailing.isSet

@@ -36,10 +36,13 @@ final class DurableQueue: Sendable {
 
     private let state: Locked<State>
     private let path: String
+    /// The maximum number of queued events; see ``HoldfastConfiguration/queueSize``.
     private let maximumCount: Int
+    /// The maximum size of all payloads; see ``HoldfastConfiguration/queueBytes``.
     private let maximumBytes: Int
     /// The parts of the file of earlier runs that could not be read.
     let losses: RecordLog.Losses
+    /// Runs the work that waits for the disk, one piece at a time.
     private let disk = DispatchQueue(label: "holdfast-client.disk", qos: .utility)
 
     /// Kind of the records that list the numbers of removed events.
@@ -97,6 +100,7 @@ final class DurableQueue: Sendable {
         }
     }
 
+    /// Whether ``close()`` was called.
     var isClosed: Bool { state.withLock { $0.isClosed } }
 
     /// Number of events of a kind that have not been sent yet.
@@ -197,8 +201,10 @@ final class DurableQueue: Sendable {
         return due.filter { $0.number < oldestUntried }
     }
 
-    /// Returns why a delivered login must be sent again; `nil` if it need not. An older event that is still postponed
-    /// may be of the anonymous user, and the merge did not include it.
+    /// Returns why a delivered event must be sent again. This concerns only logins: an older event that is still
+    /// postponed may belong to the anonymous user, and the merge by the login did not include it.
+    ///
+    /// - Returns: `nil` if the delivery of the event is complete.
     func reasonToRepeat(_ event: QueuedEvent) -> HoldfastError? {
         guard event.kind == .login else { return nil }
         return state.withLock { state in
@@ -214,7 +220,7 @@ final class DurableQueue: Sendable {
     /// Returns the time until the next postponed event of a kind is due; `nil` if none is postponed.
     func untilRetry(of kind: EventKind, at now: Date) -> Duration? { lane(kind).untilRetry(at: now) }
 
-    /// Returns why the oldest postponed event of a kind was postponed; `nil` if none is.
+    /// Returns why the oldest postponed event of a kind was postponed; `nil` if no event of the kind is postponed.
     func reasonToWait(of kind: EventKind) -> HoldfastError? { lane(kind).oldestPostponed?.postponement?.reason }
 
     /// Returns a copy that can be searched outside the lock.
@@ -274,7 +280,8 @@ final class DurableQueue: Sendable {
         disk.async { [weak self] in self?.compact() }
     }
 
-    /// Whether the file has so many removed events that it must be rewritten.
+    /// Whether the file must be rewritten. This is so once the removed events take more space than the queued events
+    /// and the limit of the queue together.
     private func isTooLong(_ state: borrowing State) -> Bool {
         state.log.length > maximumBytes + 2 * state.bytes + Self.toleratedLength
     }
@@ -306,6 +313,7 @@ final class DurableQueue: Sendable {
         disk.asyncAfter(deadline: .now() + Self.synchronizationDelay) { [weak self] in self?.synchronizeFile() }
     }
 
+    /// Blocks until the file is on disk. The lock is not held meanwhile, so that events can be queued.
     private func synchronizeFile() {
         let file = state.withLock { state in
             state.isSynchronizing = false
@@ -331,6 +339,7 @@ final class DurableQueue: Sendable {
         numbers.reduce(into: []) { bytes, number in withUnsafeBytes(of: number.littleEndian) { bytes += $0 } }
     }
 
+    /// Returns the numbers in the payload of a removal record. Fewer than 8 bytes at the end are ignored.
     private static func decodeNumbers(_ payload: [UInt8]) -> [UInt64] {
         stride(from: 0, to: payload.count - 7, by: 8).map { start in
             payload[start..<start + 8].reversed().reduce(0) { number, byte in number << 8 | UInt64(byte) }

@@ -64,6 +64,7 @@ struct EventLane: Sendable {
     /// The oldest event that the server has not postponed: it was not sent yet, or got no response.
     var oldestUntried: QueuedEvent? { events.first { $0.postponement == nil } }
 
+    /// The oldest postponed event; `nil` if no event is postponed.
     var oldestPostponed: QueuedEvent? {
         postponedCount == 0 ? nil : events.first { $0.postponement != nil }
     }

@@ -52,10 +52,14 @@ public struct ExposureEvent: Sendable, Codable {
     public var userID: String
     /// The key or id of the experiment.
     public var experiment: String
-    /// Without id and key the event stands for the stored variation.
+    /// The id of the variation. An event with neither an id nor a key is about the variation that the server has stored
+    /// for the user.
     public var variationID: String?
+    /// The key of the variation.
     public var variationKey: String?
+    /// When the user saw the variation, in UTC (RFC 3339).
     public var timestamp: String
+    /// The key of the project; `nil` if the client's configuration has none.
     public var sdkKey: String?
 
     private enum CodingKeys: String, CodingKey {
@@ -73,10 +77,15 @@ public struct GoalEvent: Sendable, Codable {
     /// Idempotency key: the server stores an id once.
     public var id: UUID
     public var userID: String
+    /// The name of the goal on the server.
     public var goalID: String
+    /// The value of the conversion, such as a price; `nil` if it has none.
     public var value: Double?
+    /// When the user reached the goal, in UTC (RFC 3339).
     public var timestamp: String
+    /// Further data that the server stores with the event.
     public var tags: [String: HoldfastValue]?
+    /// The key of the project; `nil` if the client's configuration has none.
     public var sdkKey: String?
 
     private enum CodingKeys: String, CodingKey {
@@ -92,6 +101,7 @@ public struct GoalEvent: Sendable, Codable {
 public struct LoginEvent: Sendable, Codable {
     /// The account.
     public var userID: String
+    /// The id of the anonymous user.
     public var anonymousID: String
 
     private enum CodingKeys: String, CodingKey {
@@ -114,7 +124,7 @@ public struct EvaluationCountsEvent: Sendable, Codable {
 }
 
 extension HoldfastEvent {
-    /// The user of the event; for a login the account; `nil` for counts, which have no user.
+    /// The user of the event. The user of a login is the account. `nil` for counts, which have no user.
     var userID: String? {
         switch self {
         case .attributes(let event): event.userID

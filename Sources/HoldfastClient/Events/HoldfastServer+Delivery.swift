@@ -151,7 +151,7 @@ extension HoldfastServer {
                 let foreign = HoldfastError.invalidResponse("status \(status) not in Holdfast's format")
                 return Array(repeating: .open(foreign), count: count)
             }
-            // Without a pointer into the body, the body is not the problem.
+            // Without a pointer into the body, the body is not the problem, unless it is too large (413).
             guard problem.firstPointer != nil || status == 413 else { throw error }
             if count == 1 { return [.refused(problem.textWithPointer)] }
             var settlements = [Settlement](repeating: .open(error), count: count)

@@ -5,6 +5,7 @@ public struct EvaluationCount: Sendable, Hashable, Codable {
     public let variationKey: String?
     /// Why the user has the variation, or why the default was returned.
     public let reason: VariationReason
+    /// The number of evaluations with this result.
     public let count: Int
 
     private enum CodingKeys: String, CodingKey {

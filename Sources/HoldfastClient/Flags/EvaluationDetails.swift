@@ -11,9 +11,9 @@ public struct EvaluationDetails: Sendable, Hashable {
     public let variationID: String?
     /// Name of the variation.
     public let variationKey: String?
-    /// Value of the variation: the flag's variable `value` if it has one, else the variation's key. Without a
-    /// variation, because the flag is off or no rule applies: the flag's value for everybody else, `nil` if it has
-    /// none, as a flag that serves an experiment.
+    /// Value of the variation: the flag's variable `value` if it has one, else the variation's key. If the user has no
+    /// variation, because the flag is off or no rule applies, this is the flag's value for everybody else. It is `nil`
+    /// if the flag has no such value, which is the case for a flag that serves an experiment.
     public let variationValue: HoldfastValue?
     /// The experiment that chose the variation; `nil` for targeted rollouts, holdouts and if no rule applied.
     public let experimentID: String?
@@ -43,7 +43,7 @@ public enum VariationReason: String, Sendable, Hashable, CaseIterable, Codable {
     case bucketed
     /// The user is held out of experiments.
     case holdout
-    /// A targeted rollout, also the one for everybody else.
+    /// A targeted rollout. The rollout for everybody else counts as one, too.
     case rollout
     /// The flag is turned off for everybody: the user has no variation.
     case disabled

@@ -24,7 +24,7 @@ final class Evaluations: Sendable {
         }
     }
 
-    /// The evaluation of one flag in a response.
+    /// The evaluation of one flag in a response. Members without a comment are those of ``EvaluationDetails``.
     struct Entry: Codable, Sendable {
         var flagKey: String
         var variationKey: String?
@@ -37,10 +37,13 @@ final class Evaluations: Sendable {
         var type: String?
         var variables: [String: HoldfastValue]?
         var ruleKey: String?
+        /// Why the flag has its value; absent in a response of an earlier release.
         var reason: String?
+        /// The source of the variation, from which ``VariationReason`` is read if ``reason`` is absent or unknown.
         var source: String?
         /// Absent in a cache that an earlier release wrote.
         var flagVersion: Int?
+        /// The steps of the decision; see ``EvaluationDetails/messages``.
         var reasons: [String]?
 
         private enum CodingKeys: String, CodingKey {
@@ -59,6 +62,7 @@ final class Evaluations: Sendable {
     /// The evaluation of one flag, with its value in each type.
     final class Flag: Sendable {
         let details: EvaluationDetails
+        // The flag's value in each type. It is `nil` if the value cannot be read as the type.
         let bool: Bool?
         let string: String?
         let int: Int?
@@ -98,6 +102,7 @@ final class Evaluations: Sendable {
         }
     }
 
+    /// The server's response, without the overrides of testers.
     let content: Content
     /// Whether the content came from the server, now or in an earlier run.
     let isFetched: Bool
@@ -130,6 +135,7 @@ final class Evaluations: Sendable {
         return flag.details.experimentID == details.experimentID && flag.details.variationID == details.variationID
     }
 
+    /// The evaluation of a flag; `nil` if there is no such flag.
     subscript(_ flagKey: String) -> Flag? {
         flags[Key(flagKey)]
     }

@@ -19,7 +19,7 @@ public protocol FlagReader: Sendable {
 
 extension HoldfastClient: FlagReader {}
 
-/// The flags of a client, for views. A view is updated when a flag changes that it has read.
+/// The flags of a client, for views. A view that has read a flag is updated when this flag changes.
 public protocol ObservedFlags: FlagReader {
     /// `nil` if the client could not start; all calls then return their defaults.
     var client: HoldfastClient? { get }

@@ -77,6 +77,8 @@ extension FlagSource {
         return changed
     }
 
+    /// Requests the evaluations.
+    ///
     /// - Returns: `nil` if the evaluations have not changed.
     private func request(_ fetch: Fetch) async throws(HoldfastError) -> Evaluations.Content? {
         let configuration = core.configuration

@@ -16,9 +16,11 @@ final class FlagSource: Sendable {
         /// Error of the last fetch.
         var failure: HoldfastError?
         var isInBackground = false
+        /// Computes ``delay`` after each fetch.
         var schedule = PollSchedule()
-        /// When the last fetch ended. The next poll follows after ``delay``.
+        /// When the last fetch ended.
         var lastAttempt = Date.distantPast
+        /// The time from ``lastAttempt`` to the next poll.
         var delay = Duration.zero
         /// The task that listens to the server's changes; `nil` while the client does not listen.
         var listening: Task<Void, Never>?
@@ -40,10 +42,15 @@ final class FlagSource: Sendable {
     private let listeners = Listeners<Set<String>>()
     /// Listeners of the app, with the keys of changed flags.
     private let appListeners = Listeners<Set<String>>()
+    /// Listeners of fetches, with the error of the fetch; `nil` after a success.
     let fetchListeners = Listeners<HoldfastError?>()
+    /// Listeners that are called when the server has another datafile.
     let revisionListeners = Listeners<Void>()
+    /// Listeners that are called after another user has become the current one.
     private let userListeners = Listeners<Void>()
+    /// How often each flag was evaluated with which result.
     let counts = EvaluationCounts()
+    /// The evaluations of the last users, on disk.
     let cache: EvaluationCache
     /// The overrides in memory; `nil` until ``overrides`` has read them from disk.
     let loadedOverrides = Locked<[String: HoldfastValue]?>(nil)
@@ -96,7 +103,8 @@ final class FlagSource: Sendable {
         fetchListeners.add(listener)
     }
 
-    /// Adds a listener that is called when the client is destroyed, at once if it was.
+    /// Adds a listener that is called when the client is destroyed. If the client is destroyed already, the listener is
+    /// called at once.
     func observeEnd(_ listener: @escaping @Sendable () -> Void) -> ListenerToken {
         listeners.add({ _ in }, end: listener)
     }
@@ -244,8 +252,8 @@ final class FlagSource: Sendable {
         state.isInBackground ? core.configuration.backgroundPollingInterval : core.configuration.pollingInterval
     }
 
-    /// Switches the polling interval, counted from the last poll; an overdue poll follows at once. A failed poll is
-    /// still repeated after a minute.
+    /// Switches the polling interval. The interval is counted from the last poll, so a poll that is overdue follows at
+    /// once. A failed poll is still repeated after a minute.
     ///
     /// - Returns: whether the state has changed.
     func setBackground(_ isInBackground: Bool) -> Bool {

@@ -2,8 +2,9 @@
 public struct ExperimentAssignment: Sendable, Hashable, Codable {
     public let experimentID: String
     public let experimentKey: String
-    /// `nil` if the user is not enrolled.
+    /// Id of the variation; `nil` if the user is not enrolled.
     public let variationID: String?
+    /// Key of the variation; `nil` if the user is not enrolled.
     public let variationKey: String?
     /// Source of the decision: `override`, `whitelist`, `stored`, `bucketed`, `holdout` or `none`.
     public let source: String

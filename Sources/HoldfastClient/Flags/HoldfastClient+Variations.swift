@@ -1,7 +1,8 @@
 /// The values of flags for the current user, from memory.
 extension HoldfastClient {
-    /// Returns the value of a flag's variation as a boolean: `true` or `on`, `false` or `off`. See
-    /// ``EvaluationDetails/variationValue`` for what the value is, and ``isEnabled(flagKey:defaultValue:)``.
+    /// Returns the value of a flag's variation as a boolean. The strings `true` and `on` count as true, and the strings
+    /// `false` and `off` as false. ``EvaluationDetails/variationValue`` defines the value. To ask whether the flag is
+    /// on, see ``isEnabled(flagKey:defaultValue:)``.
     ///
     /// - Parameter variable: reads this variable of the flag instead.
     /// - Returns: `defaultValue` if the flag is unknown or not fetched yet, has no value for the user, or its value has
@@ -40,11 +41,11 @@ extension HoldfastClient {
         }
     }
 
-    /// Returns the value of a flag's variation, decoded from JSON; a string that holds JSON counts. Parameters and
-    /// result are those of ``boolVariation(flagKey:variable:defaultValue:)``.
+    /// Returns the value of a flag's variation, decoded from JSON. The value may also be a string that holds JSON.
+    /// Parameters and result are those of ``boolVariation(flagKey:variable:defaultValue:)``.
     ///
-    /// For the value as it is, use ``HoldfastValue`` as type; for all variables of a flag, see
-    /// ``EvaluationDetails/variables``.
+    /// To get the JSON value without decoding it, use ``HoldfastValue`` as the type. ``EvaluationDetails/variables``
+    /// has all variables of a flag.
     public func jsonVariation<Value: Decodable>(flagKey: String, variable: String? = nil, defaultValue: Value) -> Value
     {
         evaluate(flagKey, defaultValue) { flag in

@@ -118,8 +118,8 @@ extension HoldfastClient {
         keepRunning(until: sending)
     }
 
-    /// Polls at the usual interval, at once if overdue, and listens for changes. The client calls this itself when the
-    /// app enters the foreground.
+    /// Polls at the usual interval, and listens for changes. If a poll is overdue, it follows at once. The client calls
+    /// this itself when the app enters the foreground; see ``HoldfastConfiguration/followsLifecycle``.
     public func enterForeground() {
         guard flags.setBackground(false) else { return }
         listen()

@@ -59,7 +59,8 @@ public final class DeviceUserProfileService: UserProfileStore {
     }
 
     /// - Parameters:
-    ///   - preloaded: profiles that are used until a save changes them; stored profiles have precedence.
+    ///   - file: the file of the profiles. It is created with its directory at the first save.
+    ///   - preloaded: profiles that are used until a save changes them. Assignments in the file have precedence.
     ///   - assignmentTTL: how long an assignment is kept after the last save that had it, as with the server's option
     ///     `--assignment-ttl`; `nil` for ever.
     ///   - logger: receives profiles that are invalid or cannot be written.
@@ -121,6 +122,8 @@ public final class DeviceUserProfileService: UserProfileStore {
     /// is logged as well; the profile then stays in memory until the end of the process.
     public func save(userProfile: UserProfile) { save(userProfile, lifetimes: [:]) }
 
+    /// Saves a profile whose assignments may have lifetimes of their own.
+    ///
     /// - Parameter lifetimes: the lifetimes of assignments in seconds, by experiment; 0 for unlimited. For other
     ///   experiments the lifetime of the service applies.
     package func save(_ userProfile: UserProfile, lifetimes: [String: Double]) {

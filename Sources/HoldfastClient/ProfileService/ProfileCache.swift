@@ -19,11 +19,13 @@ struct ProfileCache {
         var events = 0
     }
 
+    /// The cached profiles, by user.
     var cache: BoundedCache<Entry>
     /// The users that the background task will load.
     var requestedUsers: Set<Key> = []
     /// The users of the request in progress.
     var usersInRequest: Set<Key> = []
+    /// The saves that are not delivered yet, by user.
     var pendingSaves: [Key: PendingSaves] = [:]
     /// Whether the cache differs from its file.
     var hasChanged = false
@@ -31,6 +33,7 @@ struct ProfileCache {
     var preloaded: [Key: [String: String]] = [:]
     /// Variation ids by experiment id that an app has set for a user.
     var overrides: [Key: [String: String]] = [:]
+    /// Finds responses to loads that may be outdated.
     var loads = LoadTracker()
     /// Whether any service looks up users. Otherwise users who may have changed need not be loaded.
     var isLookupEnabled = false
@@ -118,12 +121,15 @@ struct LoadTracker {
     /// The number of the latest settlement of each user. Emptied when no load is in progress.
     private var latestSettlements: [Key: Int] = [:]
 
+    /// Notes that a load begins.
+    ///
     /// - Returns: the number of settlements before the load.
     mutating func begin() -> Int {
         loadsInProgress += 1
         return settlements
     }
 
+    /// Notes that a load has ended.
     mutating func end() {
         loadsInProgress -= 1
         if loadsInProgress == 0 { latestSettlements = [:] }
@@ -137,6 +143,8 @@ struct LoadTracker {
         latestSettlements[user] = settlements
     }
 
+    /// Whether the response to a load may be outdated for a user.
+    ///
     /// - Parameter settlementsBefore: the result of ``begin()`` for the load.
     func isOutdated(_ user: Key, since settlementsBefore: Int) -> Bool {
         latestSettlements[user].map { $0 > settlementsBefore } ?? false

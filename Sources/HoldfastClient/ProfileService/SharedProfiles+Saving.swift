@@ -4,7 +4,8 @@ import Foundation
 extension SharedProfiles {
     /// See ``UserProfileService/save(userProfile:)``.
     ///
-    /// - Parameter replacesAll: `true`: new assignments replace the server's, too. Changed ones always do.
+    /// - Parameter replacesAll: whether assignments that are new to the cache replace assignments that the server has
+    ///   stored. Changed assignments always replace them.
     func save(_ userProfile: UserProfile, replacing replacesAll: Bool) {
         // Serializes saves, so that two saves do not queue the same change.
         saving.withLock { _ in

@@ -91,6 +91,7 @@ final class SharedProfiles: Sendable {
         let now = core.clock.now.timeIntervalSince1970
         let found = state.withLock { state -> Found in
             let entry = state.cache.value(key)
+            // The age may be negative, because the clock may have been set back.
             let isFresh = entry.map { abs(now - $0.loadedAt) < refreshSeconds } ?? false
             return Found(
                 entry: entry, overrides: state.overrides.isEmpty ? nil : state.overrides[key],

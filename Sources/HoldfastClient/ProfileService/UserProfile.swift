@@ -59,6 +59,7 @@ extension UserProfile {
     func check() throws(HoldfastError) {
         try HoldfastUser.check(id: userID)
         for (experiment, variation) in experimentBucketMap {
+            // The subtraction wraps around for a byte below the first character. Bit 0x20 makes a letter lower-case.
             let isAlphanumeric = experiment.utf8.allSatisfy { byte in
                 byte &- UInt8(ascii: "0") < 10 || (byte | 0x20) &- UInt8(ascii: "a") < 26
             }

@@ -14,7 +14,7 @@
 ///
 /// An app's token of scope `client` suffices for the anonymous user of the device
 /// (``HoldfastClient/anonymousUserID``), and a signed token of the app's identity provider for the user whom it names
-/// (``HoldfastClient/setToken(_:)``). For any other user, as on a server, it needs `write`.
+/// (``HoldfastClient/setToken(_:)``). For any other user, as in a server app, the token must have the scope `write`.
 public final class UserProfileService: Sendable {
     /// The operations of the service.
     public enum Mode: Sendable {
@@ -50,8 +50,8 @@ public final class UserProfileService: Sendable {
 
     /// Returns the cached profile of a user.
     ///
-    /// - Returns: `nil` for a user without profile, or one that is not loaded yet and is now loaded in the background.
-    ///   Always `nil` with ``Mode/trackingOnly``.
+    /// - Returns: `nil` if the user has no profile, or if the user is not loaded yet. A user who is not loaded yet is
+    ///   then loaded in the background. With ``Mode/trackingOnly`` the result is always `nil`.
     public func lookup(userID: String) -> UserProfile? {
         mode == .lookupAndSave ? profiles.lookup(userID) : nil
     }

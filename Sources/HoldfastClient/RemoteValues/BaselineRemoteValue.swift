@@ -22,6 +22,7 @@ public protocol BaselineStringRemoteValue: StringInitializableRemoteValue, Equat
 
     /// Whether the value is the baseline rather than the group of an experiment.
     var baseline: Bool { get }
+    /// The variant that the app shows.
     var variant: Variant { get }
 
     init(baseline: Bool, variant: Variant)

@@ -11,7 +11,8 @@ public protocol RemoteConfigKeeper: Sendable {
     /// Calls a function whenever values have changed other than by ``fetch()``. By default never.
     func observe(_ listener: @escaping @Sendable () -> Void) -> ListenerToken
 
-    /// Calls a function when the values will not change any more, at once if that is so already. By default never.
+    /// Calls a function when the values will not change any more. If they cannot change already, the function is called
+    /// at once. The default implementation never calls it.
     func observeEnd(_ listener: @escaping @Sendable () -> Void) -> ListenerToken
 
     /// Called when the app has read a value. The default implementation does nothing.
@@ -40,7 +41,9 @@ public final class InMemoryRemoteConfigKeeper: RemoteConfigKeeper {
         state = Locked(State(values: Dictionary(values.map { (Key($0.key), $0.value) }) { _, last in last }))
     }
 
-    /// Throws the error of ``failFetches(with:)``, if any. The values are in memory already.
+    /// Does nothing, because the values are in memory already.
+    ///
+    /// - Throws: the error that ``failFetches(with:)`` has set.
     public func fetch() async throws {
         if let error = state.withLock({ $0.error }) { throw error }
     }
@@ -97,7 +100,7 @@ public struct HoldfastRemoteConfigKeeper: RemoteConfigKeeper {
         client.observeFlags { _ in listener() }
     }
 
-    /// Calls a function when the client is destroyed, at once if it was.
+    /// Calls a function when the client is destroyed. If it is destroyed already, the function is called at once.
     public func observeEnd(_ listener: @escaping @Sendable () -> Void) -> ListenerToken {
         client.observeEnd(listener)
     }

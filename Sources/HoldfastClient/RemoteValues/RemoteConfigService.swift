@@ -85,7 +85,8 @@ open class RemoteConfigService: @unchecked Sendable {
             listener(new.value)
         }
         let token = changes.add({ _ in update.run() }) {
-            // The listener gets its last value before the end, also if the keeper had ended before this call.
+            // The listener gets its last value before the end. This is also true if the keeper had ended before this
+            // call.
             update.run()
             end()
         }
@@ -241,6 +242,7 @@ private struct Resolved<Value: RemoteValue>: Sendable {
 public struct RemoteValueState: Sendable {
     /// Where the current value comes from.
     public enum Source: Sendable, Hashable {
+        /// ``RemoteConfigService/customValue(for:)``, ``RemoteConfigService/debugValue(for:)``, or the keeper.
         case custom, debug, remote
         /// The default, because there is no remote value.
         case missing
@@ -248,9 +250,13 @@ public struct RemoteValueState: Sendable {
         case incorrect(HoldfastValue)
     }
 
+    /// The key of the value.
     public let key: any RemoteKey
+    /// The value that the app gets now.
     public let value: any RemoteValue
+    /// Where ``value`` comes from.
     public let source: Source
+    /// The default of the value's type.
     public let defaultValue: any RemoteValue
     /// All cases of a `CaseIterable` type; empty for others. ``RemoteValue/displayName`` names each.
     public let possibleValues: [any RemoteValue]

@@ -99,9 +99,12 @@ extension ExperimentalGroupTrackable where Self: BoolEnumRemoteValue {
 /// }
 /// ```
 public protocol StringInitializableRemoteValue: RemoteValue {
+    /// Reads a remote value.
+    ///
     /// - Returns: `nil` for an incorrect value.
     init?(name: String)
 
+    /// The name of the value, in debug lists and in analytics.
     var name: String { get }
 }
 

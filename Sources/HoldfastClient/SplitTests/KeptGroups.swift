@@ -63,10 +63,13 @@ struct KeptGroups: Sendable {
 
     let storage: any SplitTestStorage
 
+    /// The value under the key with ``sourceSuffix`` if the server has assigned the group.
     private static let serverMark = "server"
     /// The suffix of the key with the owner of a group. Anonymous users share all other keys.
     private static let ownerSuffix = ".user"
+    /// The suffix of the key with the source of a group.
     private static let sourceSuffix = ".source"
+    /// The suffix of the key with the group whose hit was reported.
     private static let hitSuffix = ".hit"
 
     /// Returns the key of a user's group.
@@ -98,14 +101,18 @@ struct KeptGroups: Sendable {
         return owners.contains { $0.hasSameBytes(as: owner) } ? group : nil
     }
 
-    /// A group without a source counts as drawn: it was stored by another library with the same keys, which draws on
-    /// the device.
+    /// Returns the group under a key; `nil` if there is none, or if the test does not declare it.
+    ///
+    /// A group without a source counts as drawn on the device. Another library, which uses the same keys and draws on
+    /// the device, has stored it.
     private func read(_ key: String, _ test: SplitTestDefinition) throws -> Group? {
         guard let group = try storage.string(forKey: key), test.isGroup(group) else { return nil }
         return Group(group: group, isLocal: try storage.string(forKey: key + Self.sourceSuffix) != Self.serverMark)
     }
 
     /// Stores the group of a user, or removes it with `nil`.
+    ///
+    /// - Parameter isLocal: whether the group was drawn on the device.
     func keep(_ group: String?, isLocal: Bool, of test: SplitTestDefinition, for user: SplitTestUser) throws {
         let key = key(test, user)
         if case .anonymous(let id) = user,

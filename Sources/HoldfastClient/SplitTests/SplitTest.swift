@@ -80,8 +80,9 @@ public struct SplitTestHandle<Test: SplitTest>: Sendable {
     /// Whether the user is enrolled in the test.
     public var isParticipating: Bool { source != .none }
 
-    /// Call this when the user sees the group. The first hit of a group is reported, to the server and to the app's
-    /// analytics; later hits, also of later runs, and hits of users who are not enrolled are not.
+    /// Call this when the user sees the group. The first hit of a group is reported to the server and to the app's
+    /// analytics. Later hits are not reported, even in later runs. Hits of users who are not enrolled are never
+    /// reported.
     public func hit() {
         report()
     }
@@ -101,8 +102,8 @@ public protocol SplitTestServiceProtocol: Sendable {
 }
 
 extension SplitTestServiceProtocol {
-    /// Returns the kept part by default; without one, a part with ``SplitTest/fallbackGroup`` and the source
-    /// ``SplitTestSource/none``.
+    /// By default returns the part that is known on the device. If none is known, returns a part with
+    /// ``SplitTest/fallbackGroup`` and the source ``SplitTestSource/none``.
     public func splitTest<Test: SplitTest>(_ test: Test.Type) -> SplitTestHandle<Test> {
         keptSplitTest(test) ?? SplitTestHandle(group: Test.fallbackGroup, source: .none)
     }
@@ -152,7 +153,11 @@ extension SplitTestError: LocalizedError {
 /// }
 /// ```
 public protocol SplitTestAnalytics: Sendable {
-    /// Registers that the user saw a group. Called at the first hit of a user and group; after a crash in that moment
-    /// it may be called again.
+    /// Registers that the user saw a group. It is called at the first hit of a user and group. If the app crashes at
+    /// that moment, it may be called again.
+    ///
+    /// - Parameters:
+    ///   - value: the name of the group.
+    ///   - key: the ``SplitTest/analyticsKey`` of the test.
     func setOnce(value: String, for key: String)
 }

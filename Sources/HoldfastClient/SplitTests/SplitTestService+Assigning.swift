@@ -28,6 +28,7 @@ extension SplitTestService {
             switch source {
             case "override", "whitelist", "forced": true
             case "stored": group == drawn || !wasHit
+            // The server has stored no group for the user, and will keep the drawn one when a hit reports it.
             default: false
             }
         }
@@ -95,6 +96,8 @@ extension SplitTestService {
 
     // MARK: The server
 
+    /// Asks the server for the user's group, within the time limit.
+    ///
     /// - Returns: the server's decision, or why there is none; `nil` without a client.
     private func askServer(
         _ definition: SplitTestDefinition, _ user: SplitTestUser
@@ -116,6 +119,7 @@ extension SplitTestService {
         }
         switch outcome {
         case .success(let assignment)?:
+            // A user who is held out of experiments is not enrolled.
             let group = assignment.source == "holdout" ? nil : assignment.variationKey
             if let group, !definition.isGroup(group) { return .failure(.unknownGroup(group)) }
             return .success(ServerGroup(group: group, source: assignment.source))

@@ -21,8 +21,8 @@ extension SplitTestService {
         storing.withLock { _ in try? groups.storage.set(group, forKey: hitKey) }
     }
 
-    /// Returns the user for whom a hit is reported: if the anonymous user of the handle has logged in since, the
-    /// account.
+    /// Returns the user for whom a hit is reported. This is the user of the handle. If that is an anonymous user who
+    /// has logged in since, it is the account.
     private func reportedUser(of handleUser: SplitTestUser, _ definition: SplitTestDefinition) -> SplitTestUser {
         let current = user
         guard case .account(_, let anonymousID?) = current, anonymousID.hasSameBytes(as: handleUser.id) else {

@@ -56,13 +56,19 @@ public final class SplitTestService: SplitTestServiceProtocol {
         var hits: Set<String> = []
     }
 
+    /// Asks the server and reports exposures to it; `nil` for tests without a server.
     let client: HoldfastClient?
+    /// Returns the user of the tests, who may change.
     private let currentUser: @Sendable () -> SplitTestUser
     /// The attributes that the app has given; `nil` for the attributes of the client's current user.
     let attributes: [String: UserAttributeValue]?
+    /// The groups in the storage. It is used only inside ``storing``.
     let groups: KeptGroups
+    /// The app's analytics, which get the first hits; `nil` if the app has none.
     let analytics: (any SplitTestAnalytics)?
+    /// How long a fetch waits for the server.
     let timeLimit: Duration
+    /// Returns a random number from 0 up to, but not including, its argument.
     let draw: @Sendable (_ count: Int) -> Int
     let state = Locked(State())
     /// Serializes all use of the storage.
@@ -74,9 +80,9 @@ public final class SplitTestService: SplitTestServiceProtocol {
 
     /// - Parameters:
     ///   - client: asks the server and reports exposures to it; `nil` for tests without a server.
-    ///   - userID: the user of the tests. By default the client's current user, also after it changes; without a client
-    ///     an anonymous id, which is kept in the storage. The groups of an anonymous user are stored with the keys of
-    ///     the tests; for any other user, the id is appended to the keys.
+    ///   - userID: the user of the tests. By default this is the client's current user, even after the user changes. If
+    ///     there is no client, it is by default an anonymous id, which is kept in the storage. The groups of an
+    ///     anonymous user are stored under the keys of the tests. For any other user, the id is appended to the keys.
     ///   - attributes: the user's attributes, which audiences use. By default those of the client's current user, if
     ///     that is the same user.
     ///   - timeLimit: how long a fetch waits for the server.
@@ -114,6 +120,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
     /// The id of the user of the tests: the given user, or else the client's current user.
     public var userID: String { user.id }
 
+    /// The user of the tests at the moment.
     var user: SplitTestUser { currentUser() }
 
     /// Returns the client's current user; the anonymous user before there is one.

@@ -28,7 +28,7 @@ public struct UserDefaultsSplitTestStorage: SplitTestStorage, @unchecked Sendabl
     public func set(_ value: String?, forKey key: String) {
         if let value { defaults.set(value, forKey: key) } else { defaults.removeObject(forKey: key) }
         #if !canImport(Darwin)
-            // Elsewhere nothing else writes the file.
+            // On other systems than Apple's only this call writes the file.
             defaults.synchronize()
         #endif
     }
@@ -38,6 +38,7 @@ public struct UserDefaultsSplitTestStorage: SplitTestStorage, @unchecked Sendabl
 /// of an app; a server app should use a database.
 public final class FileSplitTestStorage: SplitTestStorage {
     private let file: URL
+    /// The content of the file; `nil` until it is read.
     private let values = Locked<[String: String]?>(nil)
 
     /// - Parameter file: created with its directory when the first value is stored.

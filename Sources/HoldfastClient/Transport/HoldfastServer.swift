@@ -2,6 +2,7 @@ import Foundation
 
 /// Sends requests to Holdfast's HTTP API, and turns responses into values or ``HoldfastError``.
 struct HoldfastServer: Sendable {
+    /// The base URL of the server.
     let endpoint: URL
     /// The secret of the token, which the app may replace.
     let token: Locked<String?>

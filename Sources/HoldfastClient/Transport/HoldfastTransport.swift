@@ -15,13 +15,18 @@ public protocol HoldfastTransport: Sendable {
 public struct TransportRequest: Sendable {
     public var method: String
     public var url: URL
+    /// Header fields, values by name.
     public var fields: [String: String] = [:]
+    /// The body; `nil` for a request without one.
     public var body: Data?
     /// Time-out between two pieces of data.
     public var timeout: Duration
     /// Maximum size of the response body in bytes; a longer response is cancelled. `nil` for an endless stream.
     public var maximumBytes: Int?
 
+    /// - Parameters:
+    ///   - timeout: the time-out between two pieces of data.
+    ///   - maximumBytes: the maximum size of the response body, by default 16 MiB; `nil` for an endless stream.
     public init(method: String, url: URL, timeout: Duration, maximumBytes: Int? = 16 * 1024 * 1024) {
         self.method = method
         self.url = url

@@ -2,8 +2,10 @@ import Foundation
 
 /// The events of a `text/event-stream` response (WHATWG HTML §9.2.6).
 struct ServerSentEvents: AsyncSequence, Sendable {
+    /// An event. Its name is `message` unless the stream gives it another one.
     struct Event: Equatable {
         var name = "message"
+        /// The lines of data, separated by line feeds.
         var data = ""
     }
 
@@ -39,6 +41,7 @@ struct ServerSentEventParser {
     private var line: [UInt8] = []
     /// The incomplete event.
     private var event = ServerSentEvents.Event()
+    /// The lines of data of the incomplete event.
     private var data: [String] = []
     /// Size of ``data`` in bytes, with the ends of lines.
     private var dataSize = 0

@@ -123,6 +123,7 @@ private final class Exchange: Sendable {
     private struct State {
         /// The caller that waits for the head; `nil` before ``begin(_:)``, and once the caller has the head.
         var head: CheckedContinuation<TransportResponse, any Error>?
+        /// The stream of the body, which the caller reads; `nil` before the head has arrived, and after the end.
         var body: AsyncThrowingStream<Data, any Error>.Continuation?
         /// The number of bytes of the body so far.
         var bytes = 0

@@ -49,8 +49,10 @@ struct CopyCommand: ParsableCommand {
         return location
     }
 
-    /// Describes the comparison of a table: its name, and the number and checksum of its rows as they were read back,
-    /// once if both databases have the same.
+    /// Describes the comparison of a table: its name, and the number and the checksum of its rows. If the databases
+    /// differ, the line has the number and the checksum of both.
+    ///
+    /// The columns are wide enough for the longest name of a table, for 10 digits, and for 64 bits in hexadecimal.
     private func line(_ comparison: StoreCopy.Comparison) -> String {
         let name = comparison.table.rawValue.padded(to: 18)
         let sides = comparison.isEqual ? [comparison.source] : [comparison.source, comparison.target]
@@ -67,13 +69,16 @@ struct CopyCommand: ParsableCommand {
 /// Shows the progress of ``CopyCommand`` on standard error: each second on a terminal, elsewhere every ten seconds.
 private final class CopiedRows {
     private let isTerminal = isatty(STDERR_FILENO) == 1
+    /// When the progress was shown last; at first, when the copy began.
     private var shownAt = DispatchTime.now()
 
+    /// Shows the number of rows of a table so far, unless the progress was shown a moment ago.
     func report(_ phase: StoreCopy.Phase, _ table: StoredTable, _ rows: Int) {
         let now = DispatchTime.now()
         guard now >= shownAt + .seconds(isTerminal ? 1 : 10) else { return }
         shownAt = now
         let verb = phase == .copying ? "copied" : "compared"
+        // On a terminal the next text overwrites this one. The escape sequence erases the rest of a longer line.
         show("\(verb) \(rows) rows of \(table.rawValue)" + (isTerminal ? "\u{1B}[K\r" : "\n"))
     }
 

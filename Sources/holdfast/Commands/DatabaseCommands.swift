@@ -67,11 +67,14 @@ struct RestoreCommand: ParsableCommand {
         defer { store.close() }
         let session = try BackgroundSession(store, label: "restore")
         defer { session.close() }
+        // Only the generation is needed. -1 reads the state in any case, and `.max` leaves the datafiles out.
         let state = try session.wait { $0.read(.projects(ifChangedSince: -1, datafilesAfter: .max), $1) }
+        // An epoch of 0 means that the database has no feed.
         guard let former = state?.generation, former.epoch != 0 else {
             return print("\(location) has no feed, so that nobody follows it")
         }
         try session.wait { session, done in
+            // 0: the renewal is not the consequence of an epoch that a client has presented.
             session.write(.renewGeneration(former, presented: 0, by: Author(name: "holdfast restore")), done)
         }
         print("\(location) has begun another generation: edges and readers of its feed copy it anew")
@@ -80,8 +83,11 @@ struct RestoreCommand: ParsableCommand {
 
 /// A directory of backups. Their names sort by time.
 private struct Backups {
+    /// The path without a slash at the end. It is therefore empty for the root directory.
     private let directory: String
 
+    /// Reads an argument that names a directory of backups or a single backup.
+    ///
     /// - Returns: `nil` if the path is not that of a directory, but of a single backup.
     /// - Throws: ``Failure`` if the path ends with a slash, but there is no such directory.
     init?(directory path: String) throws {
@@ -112,6 +118,7 @@ private struct Backups {
 
     /// Returns the UTC time in a form for file names.
     static func date() -> String {
+        // The first 19 characters are the date and the time without the fraction of a second.
         systemWallClock().rfc3339.prefix(19).filter { $0 != "-" && $0 != ":" } + "Z"
     }
 }

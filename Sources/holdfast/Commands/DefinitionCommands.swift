@@ -25,7 +25,7 @@ struct DefinitionSourceOptions: ParsableArguments {
 
     @OptionGroup var server: ProjectOptions
 
-    /// Returns the definitions of the files, or else of the server.
+    /// Returns the definitions of the files if any file is given, otherwise those of the server.
     func definitions() throws -> DefinitionSet {
         guard file.isEmpty else { return try DefinitionFiles(file).checked().definitions }
         do {

@@ -2,8 +2,8 @@ import ArgumentParser
 import HoldfastCore
 import JSON
 
-/// The changes of definitions, as a server responds when it applies them or previews their application. `holdfast
-/// plan`, `apply` and `promote` print them.
+/// A server's response to a change of definitions, or to the preview of a change. `holdfast plan`, `apply` and
+/// `promote` print it.
 struct DefinitionPlan {
     private let response: JSONObject
     /// Whether the ids of experiments were removed. New experiments then get new ids, by which the hash splits users
@@ -18,7 +18,7 @@ struct DefinitionPlan {
 
     /// Reads the response to a change.
     ///
-    /// - Throws: an exit status if the change waits for the approval of a second person.
+    /// - Throws: exit status 3 if the change waits for the approval of a second person.
     init(applied response: JSONValue, splitsAnew: Bool) throws {
         if let proposal = response.object?["proposal"]?.object, let id = proposal["id"]?.string {
             let experiments = (proposal["experiments"]?.array ?? []).compactMap(\.string).joined(separator: ", ")

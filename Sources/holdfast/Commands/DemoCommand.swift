@@ -18,6 +18,7 @@ struct DemoCommand: ParsableCommand {
     var rate: String?
 
     func run() throws {
+        // Variables of the environment do not apply to the demo.
         let settings = Settings(environment: [:])
         var users = 5
         try settings.apply(rate, "rate", in: 0...1_000, to: &users)
@@ -31,6 +32,7 @@ struct DemoCommand: ParsableCommand {
         configuration.database = DatabaseLocation(directory.appendingPathComponent("holdfast.db").path)
         var server = ServerRun(configuration, settings)
         try server.run { address in
+            // The address without its port, and without the brackets around an IPv6 address.
             let host = "\(address)".split(separator: ":").dropLast().joined(separator: ":").filter {
                 !"[]".contains($0)
             }

@@ -111,6 +111,7 @@ struct ExportDefinitionsCommand: ParsableCommand {
             for project in try session.projects().projects {
                 let key = project.sdkKey
                 var history = DefinitionHistory(sdkKey: key)
+                // The limit is the maximum of `--datafile-history`, so all versions are read, the newest first.
                 let versions = try session.wait { $0.read(.datafileHistory(sdkKey: key, limit: 1_000_000), $1) }
                 for version in versions.reversed() {
                     // A datafile that was deleted meanwhile is left out.
@@ -169,6 +170,7 @@ extension BackgroundSession {
 
     /// Reads all projects, without their datafiles.
     fileprivate func projects() throws -> ProjectState {
+        // -1 reads the state in any case, and `.max` leaves the datafiles out.
         let state = try wait { $0.read(.projects(ifChangedSince: -1, datafilesAfter: .max), $1) }
         guard let state else { throw Failure("the database has no projects' state") }
         return state

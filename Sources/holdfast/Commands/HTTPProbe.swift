@@ -10,7 +10,7 @@ struct HTTPProbe {
 
     let host: String
     let port: Int
-    /// The time limit for the whole exchange.
+    /// The time limit in seconds for the whole exchange.
     let seconds: Double
 
     /// The size in bytes at which a response is cut off.
@@ -39,6 +39,7 @@ struct HTTPProbe {
             rest = rest.dropFirst(count)
         }
         let text = String(decoding: try receiveAll(descriptor, until: deadline), as: UTF8.self)
+        // A response begins with a line such as `HTTP/1.1 200 OK`, in which the status is at offset 9.
         guard text.hasPrefix("HTTP/1."), let status = Int(text.dropFirst(9).prefix(3)) else {
             throw Failure("the response is not HTTP")
         }
@@ -105,6 +106,7 @@ struct HTTPProbe {
     /// Describes the error of the system call that has just failed.
     private static func failure(_ call: String) -> Failure {
         let code = errno
+        // When the time limit of a socket is over, `send` and `recv` fail with EAGAIN, and `connect` with EINPROGRESS.
         return Failure(
             code == EAGAIN || code == EINPROGRESS
                 ? "no response in time" : "\(call): \(String(cString: strerror(code)))")

@@ -120,7 +120,7 @@ struct ImportInput {
         }
     }
 
-    /// Returns the next piece; `nil` at the end.
+    /// Returns the next piece, at most 256 KiB, so that a large file is never in memory as a whole; `nil` at the end.
     func read() throws(Failure) -> [UInt8]? {
         do {
             let bytes = try handle.read(upToCount: 256 * 1024)

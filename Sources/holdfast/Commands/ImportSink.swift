@@ -78,6 +78,7 @@ final class ImportedProfiles: ImportSink {
     private let freeGroups = DispatchSemaphore(value: ImportedProfiles.maximumWaitingGroups)
     private let outcome = SharedState(Outcome())
     private let progress = Progress("imported")
+    /// The profiles that are collected and not yet submitted, each with its place in the input.
     private var group: [(place: ImportedElement.Place, change: ProfileChange)] = []
 
     init(_ session: BackgroundSession, keep: Bool) {

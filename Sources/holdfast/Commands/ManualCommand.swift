@@ -42,7 +42,8 @@ extension Manual {
     /// Returns the article that a person means.
     ///
     /// - Parameter name: a topic or the beginning of one, in upper or lower case.
-    /// - Throws: ``Failure``, which names the nearest topic and how to search, or all topics if none is near.
+    /// - Throws: ``Failure`` if the name means no article, or several. The failure names the nearest topic. If no topic
+    ///   is near, it names an article that contains the words, or it lists topics to choose from.
     fileprivate static func article(near name: String) throws -> Article {
         let wanted = name.lowercased()
         let candidates = articles.filter { $0.topic.lowercased().hasPrefix(wanted) }

@@ -134,7 +134,7 @@ struct ApplyCommand: ParsableCommand {
         return applied
     }
 
-    /// Checks the value of `--moves`, also for ``PromoteCommand``.
+    /// Checks the value of `--moves`. ``PromoteCommand`` has the same option.
     ///
     /// - Throws: ``Failure`` if the value is unknown.
     static func check(moves: String) throws(Failure) {
@@ -168,6 +168,7 @@ extension DefinitionFiles {
             let target = query.isEmpty ? path : "\(path)?\(query.joined(separator: "&"))"
             return try client.send(method, target, body: set.json)
         } catch let refusal as ServerRefusal {
+            // A fault without a pointer has no place in a file. If no fault has one, the refusal is shown as a whole.
             let faults = refusal.faults.filter { !$0.pointer.string.isEmpty }
             guard faults.isEmpty else { throw DefinitionFaults(describe(refusal.faults)) }
             throw Failure(refusal.description)

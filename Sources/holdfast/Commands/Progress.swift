@@ -1,7 +1,7 @@
 import Dispatch
 import Glibc
 
-/// Shows a count on standard error while a long command runs, if that is a terminal.
+/// Shows a count on standard error while a long command runs, if standard error is a terminal.
 final class Progress {
     private let verb: String
     private let isShown = isatty(STDERR_FILENO) == 1
@@ -11,6 +11,7 @@ final class Progress {
     /// The number of elements between two updates.
     private static let step = 10_000
 
+    /// - Parameter verb: the word before the count, such as `exported`.
     init(_ verb: String) {
         self.verb = verb
     }
@@ -33,11 +34,14 @@ final class Progress {
     }
 }
 
-/// Shows the progress of a backup or restore on standard error once a second, if that is a terminal. The progress is
-/// the size of the copy's file.
+/// Shows the progress of a backup or restore on standard error once a second, if standard error is a terminal. The
+/// progress is the size of the copy's file.
 final class CopyProgress {
     private let timer: (any DispatchSourceTimer)?
 
+    /// - Parameters:
+    ///   - source: the path of the file that is copied.
+    ///   - copy: the path of the growing copy.
     init(of source: String, to copy: String) {
         guard isatty(STDERR_FILENO) == 1 else {
             timer = nil

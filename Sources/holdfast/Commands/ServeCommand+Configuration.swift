@@ -37,6 +37,7 @@ extension ServeCommand {
         try apply(settings, to: &result.store)
         try apply(settings, to: &result.services)
         try apply(settings, to: &result.http.limits)
+        // `--max-body-size` limits a line of an import, too.
         result.services.importLineBytes = result.http.limits.bodyBytes
         try settings.apply(orNone: shutdownDelay, "shutdown-delay", to: &result.shutdownDelay)
         try settings.apply(shutdownTimeout, "shutdown-timeout", to: &result.shutdownTimeout)
@@ -59,6 +60,7 @@ extension ServeCommand {
         var auditPeriod = Period(seconds: store.auditRetention.inSeconds)
         try settings.apply(auditRetention, "audit-retention", to: &auditPeriod)
         store.auditRetention = auditPeriod.span
+        // A period of 0 cannot be given. It stays if the setting is missing, and goal events are then kept for ever.
         var eventPeriod = Period(seconds: 0)
         let needed = Period(seconds: EventRules.minimumRetention.inSeconds)
         try settings.apply(eventRetention, "event-retention", in: needed...Period.longest, to: &eventPeriod)
@@ -81,6 +83,7 @@ extension ServeCommand {
         var service: String?
         var headers: String?
         var sample: Probability?
+        // All settings are read even if there is no collector, so that their variables do not count as unknown.
         settings.apply(tracesHeadersFile, "traces-headers-file", to: &headers)
         settings.apply(tracesEndpoint, "traces-endpoint", to: &url)
         settings.apply(tracesService, "traces-service", to: &service)
@@ -89,6 +92,7 @@ extension ServeCommand {
         var collector = try TraceCollector(url: url)
         if let service { collector.service = service }
         if let sample { collector.sample = sample.value }
+        // The file is read again for each batch of spans. Reading it now reports its faults at the start.
         if let headers { _ = try TraceCollector.headers(in: headers) }
         collector.headersFile = headers
         return collector
@@ -134,6 +138,7 @@ extension ServeCommand {
         var url: String?
         var token: String?
         var tokenFile: String?
+        // All settings are read even if there is no upstream, so that their variables do not count as unknown.
         settings.apply(upstream, "upstream", to: &url)
         // The token is not an option, because all users of a host can see the arguments of a process.
         settings.apply(nil, "upstream-token", to: &token)

@@ -28,6 +28,7 @@ struct StaleCommand: ParsableCommand {
         guard !code.isEmpty || unused != nil else { throw Failure("--code or --unused is required; there is neither") }
         let definitions = try source.definitions()
         let unusedFlags = try unused.map { try source.unusedFlags(for: $0) } ?? []
+        // An experiment that is a rule of a flag has no variations of its own, and its key cannot be evaluated.
         let elements = definitions[.flags] + definitions[.experiments].filter { $0.object["variations"] != nil }
         // If a flag and an experiment have one key, the first that is decided counts.
         let decided = Dictionary(
@@ -110,7 +111,7 @@ private struct CodeSearch {
     private let keys: Set<String>
     /// The places of each key as `file:line`, in the order of the files.
     private(set) var places: [String: [String]] = [:]
-    /// The maximum size of a file in bytes. Larger files are not source code, and are skipped.
+    /// The number of bytes at the beginning of a file that are searched. Hardly any source file is longer.
     private static let largestFile = 1 << 20
     /// Folders with dependencies or generated code, which are skipped.
     private static let skipped: Set<String> = [
@@ -134,6 +135,7 @@ private struct CodeSearch {
             let path = directory.hasSuffix("/") ? directory + name : "\(directory)/\(name)"
             // Symbolic links are skipped, because they may form a cycle.
             if (try? FileManager.default.destinationOfSymbolicLink(atPath: path)) != nil { continue }
+            // A file with a NUL is not a text, and is not searched.
             if FileManager.default.directoryExists(atPath: path) {
                 try read(path)
             } else if let content = try? OpenFile(path: path).read(upToCount: Self.largestFile), !content.contains(0) {

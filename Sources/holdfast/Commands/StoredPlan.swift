@@ -4,6 +4,7 @@ import JSON
 /// A plan in a file: the definitions, and the version of the server's definitions with which they were compared.
 /// `holdfast apply` applies it if the server still has that version.
 struct StoredPlan {
+    /// The content of the file. The member `holdfast_plan` distinguishes a plan from other JSON files.
     private let object: JSONObject
     /// The path of the file for errors; empty for a plan that was not read from one.
     private let path: String

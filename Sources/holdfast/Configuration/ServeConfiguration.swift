@@ -17,7 +17,7 @@ struct ServeConfiguration: Sendable {
     var databaseTimeout = 10.0
     /// Whether PostgreSQL is reached through a pooler in transaction mode.
     var databasePooler = false
-    /// The size of the cache that all event loops share.
+    /// The size of the caches of all event loops together. Each event loop has a cache of its own.
     var cacheSize = ByteCount(bytes: 64 << 20)
     /// The size at which the write-ahead log is copied into the database.
     var checkpointSize = ByteCount(bytes: 16 << 20)

@@ -116,7 +116,9 @@ final class Settings {
         value = parsed
     }
 
-    /// Returns the given text of a setting, if any, and notes that the setting exists.
+    /// Returns the given text of a setting, and notes that the setting exists. An empty variable counts as not given.
+    ///
+    /// - Returns: `nil` if neither the option nor the variable is given.
     private func text(_ option: String?, _ name: String) -> String? {
         names.insert(name)
         return option ?? environment[Self.variable(name)].flatMap { $0.isEmpty ? nil : $0 }

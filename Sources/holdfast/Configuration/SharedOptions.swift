@@ -12,6 +12,7 @@ struct ProfileRuleOptions: ParsableArguments {
 
     /// Reads the rules that are given.
     func apply(_ settings: Settings, to rules: inout ProfileRules) throws {
+        // A lifetime of 0 cannot be given. It stays if the setting is missing, and assignments are then kept for ever.
         var ttl = Period(seconds: 0)
         try settings.apply(assignmentTTL, "assignment-ttl", to: &ttl)
         if ttl.seconds > 0 { rules.assignmentTTL = ttl.span }

@@ -81,7 +81,8 @@ struct DefinitionFiles {
 
     // MARK: Reading
 
-    /// Returns the files of a directory and of the directories in it; for a path of a file, only that file.
+    /// Returns the files of a directory and of the directories in it. If the path is that of a file, returns only this
+    /// file.
     private static func files(at path: String) throws -> [String] {
         guard FileManager.default.fileExists(atPath: path) else { throw Failure("there is no file \(path)") }
         guard FileManager.default.directoryExists(atPath: path) else { return [path] }

@@ -7,7 +7,8 @@ import JSON
 extension DefinitionSet {
     /// Returns the set without the ids of experiments and variations, and without members that depend on them.
     ///
-    /// - Parameter known: removes the ids only of experiments whose keys this set has; `nil` for all experiments.
+    /// - Parameter known: definitions that select experiments. Only experiments whose keys these definitions have lose
+    ///   their ids. With `nil`, all experiments lose their ids.
     func withoutIDs(of known: DefinitionSet? = nil) -> DefinitionSet {
         // A rule of a flag that is an experiment has the experiment's key.
         let keys = known.map { known in

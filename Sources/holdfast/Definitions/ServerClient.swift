@@ -113,7 +113,9 @@ struct ServerClient {
 
 /// A response that is an error: its status is not 200 to 299, or its body is not JSON.
 struct ServerRefusal: Error, CustomStringConvertible {
+    /// The URL of the server.
     let server: String
+    /// The status of the response. It is 200 for any successful response whose body is not JSON.
     let status: Int
     /// The problem in the response (RFC 9457); `nil` if it has none.
     let problem: JSONObject?

@@ -11,8 +11,10 @@ struct SwiftGenerator {
     /// The experiments with variations of their own, whose keys can be evaluated as flags.
     private let experiments: [JSONObject]
 
-    /// - Parameter definitions: the definitions in the format of the API.
-    /// - Throws: ``Failure`` if two keys would have one name.
+    /// - Parameters:
+    ///   - definitions: the definitions in the format of the API.
+    ///   - typeName: the name of the generated type.
+    /// - Throws: ``Failure`` if two keys would have one name, or if the name of the type is invalid.
     init(_ definitions: DefinitionSet, typeName: String) throws(Failure) {
         self.typeName = typeName
         // A flag that serves an experiment has no type, and an experiment that is a rule of a flag has no variations.
@@ -126,6 +128,7 @@ struct SwiftGenerator {
     private static let reserved: Set<String> = [
         "init", "self", "Self", "Type", "Protocol", "rawValue", "allCases", "hashValue",
     ]
+    /// Words that can be names only in backticks.
     private static let keywords: Set<String> = [
         "actor", "any", "as", "associatedtype", "await", "borrowing", "break", "case", "catch", "class", "consuming",
         "continue", "default", "defer", "deinit", "do", "else", "enum", "extension", "fallthrough", "false",

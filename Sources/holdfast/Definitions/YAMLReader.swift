@@ -63,11 +63,15 @@ struct YAMLReader {
     private struct Event {
         enum Kind {
             case documentStart, mappingStart, sequenceStart, end, streamEnd, other
+            /// A repetition of the value that has an anchor of this name.
             case alias(String)
+            /// - Parameter isPlain: whether the scalar has neither quotation marks nor a tag. Any other scalar is a
+            ///   string.
             case scalar(String, isPlain: Bool)
         }
 
         var kind: Kind
+        /// The name by which later aliases repeat the value; `nil` if it has none.
         var anchor: String?
         let line: Int
     }
@@ -230,6 +234,8 @@ extension YAMLReader {
             var last: Character = " "
             var isEscaped = false
             for character in line {
+                // A `#` begins a comment only after white space, and a quotation mark opens a string only at the
+                // beginning of a value.
                 if let open = quote {
                     if isEscaped {
                         isEscaped = false

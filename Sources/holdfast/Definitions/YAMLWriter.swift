@@ -45,7 +45,8 @@ struct YAMLWriter {
         }
     }
 
-    /// Whether a value is written in one line: a scalar, or an array of scalars.
+    /// Whether a value is written in one line: a scalar, an empty object, or an array of at most 10 scalars whose
+    /// strings have at most 40 bytes each.
     private static func isShort(_ value: JSONValue) -> Bool {
         switch value {
         case .object(let object): object.isEmpty

@@ -10,6 +10,7 @@ final class ExportFiles {
     let kinds: [ExportKind]
     /// The progress, with the lines that are appended since the last commit.
     private(set) var state: ExportState
+    /// The path of the file with the ``ExportState``.
     private let statePath: String
     /// `nil` for standard output.
     private let directory: String?
@@ -17,7 +18,7 @@ final class ExportFiles {
     private let maximumBytes: Int
     /// The age in seconds at which a file ends.
     private let maximumAge: Double
-    /// The growing files; on standard output, one for all kinds.
+    /// The growing files. On standard output there is only one, under the first kind, for the lines of all kinds.
     private var outputs: [ExportKind: Output] = [:]
     /// Whether files were created or renamed since the directory was synchronized.
     private var namesChanged = false
@@ -36,6 +37,11 @@ final class ExportFiles {
     private static let pieceBytes = 1 << 20
 
     /// Opens the files of a former run, and removes lines that the state does not have.
+    ///
+    /// - Parameters:
+    ///   - directory: the directory of the files; `nil` for standard output.
+    ///   - maximumBytes: the size at which a file ends.
+    ///   - seconds: the age at which a file ends.
     init(
         _ kinds: [ExportKind], statePath: String, directory: String?, maximumBytes: Int, seconds: Double
     ) throws {
@@ -71,11 +77,13 @@ final class ExportFiles {
         return "\(directory ?? ".")/\(kind.rawValue)-\(padded(state.export, 4))-\(padded(number, 6))\(Self.ending)"
     }
 
-    /// Returns the paths of the files of a kind in this export that have lines, committed or not.
+    /// Returns the paths of the files of a kind that have lines of the snapshot in progress. Nothing of the snapshot is
+    /// committed yet, so all these files have the suffix of growing files.
     func paths(of kind: ExportKind) throws -> [String] {
         guard directory != nil, let file = state.files[kind] else { return [] }
         try writeOut(kind)
         let last = file.bytes > 0 ? file.number : file.number - 1
+        // `last` may be 0, and a range from 1 to 0 would be invalid.
         return (1...max(1, last)).filter { $0 <= last }.map { path(kind, $0) + Self.partialSuffix }
     }
 
@@ -146,7 +154,7 @@ final class ExportFiles {
         state.files = state.files.mapValues { _ in ExportState.File() }
     }
 
-    /// Appends lines to the files of a kind, each with its number.
+    /// Appends a line to the growing file of a kind, with the number of the line.
     ///
     /// - Parameter members: a line without its first brace: `"kind":"goal",…}`.
     func append(_ members: some Sequence<UInt8>, to kind: ExportKind) throws {
@@ -166,7 +174,7 @@ final class ExportFiles {
         try append(line, to: output, kind)
     }
 
-    /// Appends a line to the files of each kind; on standard output, once.
+    /// Appends a line to the files of each kind. On standard output the line is written only once.
     func appendToAll(_ members: some Sequence<UInt8>) throws {
         for kind in directory == nil ? kinds.prefix(1) : kinds[...] { try append(members, to: kind) }
     }
@@ -225,7 +233,7 @@ final class ExportFiles {
 
     // MARK: Committing
 
-    /// When the next file is due to end, in seconds since 1970; `nil` if none is.
+    /// When the next file is due to end, in seconds since 1970; `nil` if no file is growing.
     var nextEnd: Double? {
         directory == nil ? nil : state.files.values.filter { $0.bytes > 0 }.map { $0.begunAt + maximumAge }.min()
     }
@@ -255,6 +263,7 @@ final class ExportFiles {
     private func rename() throws {
         guard directory != nil else { return }
         for (kind, file) in state.files {
+            // The search goes backwards, and ends at the first file that an earlier commit has renamed.
             var number = file.number - 1
             while number > 0 {
                 let path = path(kind, number)

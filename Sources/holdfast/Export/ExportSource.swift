@@ -30,7 +30,7 @@ struct ExportSource {
         /// The bytes of the line after its cursor, which are written to the files unchanged.
         let members: ArraySlice<UInt8>
 
-        /// The users whom the line names; for a merge both.
+        /// The users whom the line names. The line of a merge names two users.
         var users: [String] { [object["user_id"]?.string, object["from"]?.string].compactMap(\.self) }
     }
 

@@ -35,7 +35,8 @@ struct ExportState {
         /// Lower ids that did not exist when they were read: on PostgreSQL a transaction may commit after one with a
         /// higher id.
         var missing: Set<Int64> = []
-        /// The maximum distance of a missing id from the highest one.
+        /// The maximum distance of a missing id from the highest one. A lower id is no longer expected, and counts as
+        /// written.
         static let window: Int64 = 100
 
         /// The lowest id that may not have been written yet.
@@ -55,12 +56,14 @@ struct ExportState {
         }
     }
 
-    /// The number of the export, from 1. If the feed has deleted the changes after the cursor, another export begins.
+    /// The number of the export, from 1; 0 before the first one. If the feed has deleted the changes after the cursor,
+    /// another export begins.
     var export = 0
     /// The number of the last line, over all files of all exports.
     var line = 0
     /// The cursor of the feed.
     var feed = ""
+    /// The progress in the audit log, which is not in the feed.
     var audit = Audit()
     /// The file of each kind that is being written.
     var files: [ExportKind: File]

@@ -18,6 +18,7 @@ struct RepeatedGoals {
     /// Users who were erased during the export. Their earlier lines in the files do not count.
     private var erased: Set<String> = []
 
+    /// Whether the feed will repeat no goal.
     var isEmpty: Bool { uncounted.isEmpty && counts.isEmpty }
 
     /// Processes a line of the kind `goal` or `merge` of the feed. The files must be processed after all lines of the

@@ -76,8 +76,8 @@ struct ServerExport {
         }
     }
 
-    /// How long the feed is asked to wait for changes, in whole seconds. The lesser of the poll interval and the time
-    /// until a file ends.
+    /// How long the feed is asked to wait for changes, in whole seconds: until the audit log must be polled, or until a
+    /// file is due to end, whichever is first. It is 0 if the export does not follow the feed.
     private var secondsToWait: Int {
         guard follows else { return 0 }
         var seconds = kinds.contains(.audit) ? Self.auditSeconds : Self.waitSeconds
@@ -154,6 +154,7 @@ struct ServerExport {
     ///   - kind: the kind of these lines in the feed.
     ///   - fileKind: the kind of the files.
     private func exportLines(_ path: String, as kind: String, _ fileKind: ExportKind) throws {
+        // The first page follows the cursor 0, which is before all lines.
         var after = "0"
         while true {
             let lines = try source.lines(of: "\(path)?after=\(after)&limit=\(Self.pageLimit)")
@@ -195,7 +196,7 @@ struct ServerExport {
         try files.commit(feed: cursor, audit: audit)
     }
 
-    /// Returns the users whom an audit entry names; for a merge both.
+    /// Returns the users whom an audit entry names. The entry of a merge names two users.
     private static func users(of entry: JSONObject) -> [String] {
         [entry["user_id"]?.string, entry["after"]?.object?["from"]?.string].compactMap(\.self)
     }
@@ -213,6 +214,7 @@ struct ServerExport {
             let page = try source.object(of: path)
             let found = (page["entries"]?.array ?? []).compactMap(\.object)
             entries += found.filter { !audit.has($0["id"]?.integer ?? 0) }
+            // The pages go back in time. Entries before `audit.next` are all written, so no further page is needed.
             after = (found.last?["id"]?.integer ?? 0) > audit.next ? page["next"]?.integer : nil
         } while after != nil
         return entries.reversed()

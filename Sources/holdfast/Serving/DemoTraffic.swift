@@ -108,6 +108,7 @@ struct DemoTraffic: Sendable {
     func run(usersPerSecond: Int) {
         var next = Self.pastUsers
         while usersPerSecond > 0 {
+            // Every half a second, half of the users of a second arrive.
             usleep(500_000)
             let count = max(1, usersPerSecond / 2)
             // A request fails when the demo ends.

@@ -13,7 +13,7 @@ struct DescriptorLimit {
     private static let minimumConnections = 16
 
     /// Returns the number of descriptors for the database, the event loops, Dispatch, the log, and connections that are
-    /// being refused.
+    /// being refused: 100, and 8 for each event loop, but at least 200.
     private static func reserve(_ http: HTTPServer.Configuration) -> Int {
         max(200, 100 + 8 * http.eventLoops)
     }
@@ -26,6 +26,7 @@ struct DescriptorLimit {
         var limit = rlimit()
         let wanted = http.limits.connections
         let reserve = Self.reserve(http)
+        // A limit that cannot be read is not checked.
         guard getrlimit(resource, &limit) == 0 else {
             connections = wanted
             shortage = nil

@@ -17,6 +17,7 @@ struct IdentitySource: Sendable {
     struct Published: Sendable, Equatable {
         /// The public keys; `nil` if they are in a file.
         var keys: [UInt8]?
+        /// What the console needs to sign people in; `nil` if people do not sign in to the console.
         var signIn: SignIn?
     }
 
@@ -34,7 +35,7 @@ struct IdentitySource: Sendable {
     ///   - keys: a path or a URL; `nil` for the URL in the issuer's metadata.
     ///   - scopes: the path of the file that maps claims to scopes.
     ///   - client: the console as a client of the provider; `nil` if people do not sign in to the console by it.
-    /// - Throws: ``Failure`` if a URL can be forged; see ``origin(of:_:)``.
+    /// - Throws: ``Failure`` if the responses of a URL can be forged; see ``origin(of:_:)``.
     init(
         keys: String?, scopes: String, settings: IdentityProvider.Settings, client: (id: String, scopes: String)?
     ) throws(Failure) {
@@ -172,9 +173,10 @@ struct IdentitySource: Sendable {
 
     /// Returns the origin of a URL of the provider.
     ///
-    /// - Throws: ``Failure`` unless the URL uses TLS or is on this host, because other responses can be forged.
+    /// - Throws: ``Failure`` unless the URL uses TLS or is on this host. The responses of all other URLs can be forged.
     private static func origin(of text: String, _ name: String) throws(Failure) -> String {
         let url = URL(string: text, encodingInvalidCharacters: false)
+        // The content security policy of the console has the origin, so the host must not have separators of policies.
         guard let url, let scheme = url.scheme?.lowercased(), let host = url.host, !host.isEmpty, url.user == nil,
             url.password == nil, url.fragment == nil, host.utf8.allSatisfy({ $0 > 0x20 && !";,'\"".utf8.contains($0) }),
             scheme == "https" || scheme == "http" && ["127.0.0.1", "localhost", "::1", "[::1]"].contains(host)

@@ -15,9 +15,11 @@ final class IdentityWatch: Sendable {
         var published = IdentitySource.Published()
         /// The state of the keys, for metrics and readiness.
         var keys = IdentityKeys(readAt: systemWallClock())
+        /// Whether a fetch is in progress, or will begin at once.
         var isFetching = false
-        /// When the last fetch ended.
+        /// When the last fetch ended; `nil` before the first one.
         var fetchedAt: ContinuousClock.Instant?
+        /// When the next periodic fetch is due.
         var nextFetch = ContinuousClock.now
     }
 

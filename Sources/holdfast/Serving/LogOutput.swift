@@ -45,7 +45,7 @@ struct LogOutput {
 
     /// Waits until the descriptor is writable.
     ///
-    /// - Returns: `false` after the time.
+    /// - Returns: `false` if the descriptor does not become writable within the time.
     private func isWritable(within milliseconds: Int32) -> Bool {
         var state = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
         return poll(&state, 1, milliseconds) > 0

@@ -16,7 +16,9 @@ import Tracing
 /// ``run(whenListening:)`` has the steps in their order: checks that need no database, the start, waiting for a signal,
 /// and the shutdown. The functions below have the details. Reloads are in `ServerRun+Reload.swift`.
 struct ServerRun {
+    /// The configuration. The limits of connections and the tracing are adjusted during the start.
     var configuration: ServeConfiguration
+    /// The settings from which the configuration was read, for checks of the environment.
     private let settings: Settings
     let logger: Logger
 

@@ -61,7 +61,8 @@ final class ServiceNotifier: Sendable {
         if let interval { feedWatchdog(every: interval, server, store) }
     }
 
-    /// Notifies the watchdog at an interval, until the process ends: a shutdown may hang, too.
+    /// Notifies the watchdog at an interval until the process ends. The notifications go on during the shutdown,
+    /// because a shutdown may hang as well.
     private func feedWatchdog(every interval: DispatchTimeInterval, _ server: HTTPServer, _ store: any Store) {
         queue.asyncAfter(deadline: .now() + interval) { [self] in
             Task { if await checkLoops(of: server) { send("WATCHDOG=1", "STATUS=\(status(of: store))") } }

@@ -7,6 +7,7 @@ final class Signals {
     private let queue = DispatchQueue(label: "signals")
     private let termination: Termination
     private var sources: [any DispatchSourceSignal] = []
+    /// The delay of ``waitForDelay()`` in seconds; 0 for none.
     private let delay: Double
 
     /// - Parameter delay: the delay of ``waitForDelay()`` in seconds.
@@ -28,7 +29,8 @@ final class Signals {
         observe(SIGHUP, handler)
     }
 
-    /// Blocks until SIGTERM or SIGINT. A second one ends the delay, or else the process at once.
+    /// Blocks until SIGTERM or SIGINT. A second signal ends the delay of the shutdown. If there is no delay, or if the
+    /// delay is over, the signal ends the process at once.
     ///
     /// - Returns: the name of the signal.
     func waitForTermination() -> String {
@@ -50,8 +52,8 @@ final class Signals {
     }
 }
 
-/// The requests to end the process. The first signal begins the shutdown; the second one ends its delay, or without a
-/// delay the process.
+/// The requests to end the process. The first signal begins the shutdown, which may begin with a delay. The next signal
+/// ends the delay. A signal that finds no delay to end ends the process.
 private final class Termination: Sendable {
     private struct State {
         /// The name of the first signal.

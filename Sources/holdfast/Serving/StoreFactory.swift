@@ -27,7 +27,9 @@ enum StoreFactory {
         guard !configuration.database.isPostgreSQL else { return try openPostgreSQL(configuration, logger) }
         var options = SQLiteConfiguration(path: configuration.database.text, configuration.store)
         options.lockTimeout = configuration.lockTimeout
+        // Each event loop has a cache of its own.
         options.cacheBytes = configuration.cacheSize.bytes / configuration.http.eventLoops
+        // A page of the database has 1 KiB.
         options.checkpointPages = configuration.checkpointSize.bytes / 1_024
         options.report = { $0.log(to: logger) }
         guard var upstream = configuration.upstream else { return try SQLiteStore(options) }
@@ -35,7 +37,8 @@ enum StoreFactory {
         return try EdgeStore(upstream, options)
     }
 
-    /// Opens the store for a command that runs at the same time as servers, to which it leaves retention.
+    /// Opens the store for a command. Servers may use the database at the same time. They delete old records according
+    /// to their own settings, so the store of a command deletes none.
     ///
     /// - Parameter isReadOnly: whether the command only reads.
     /// - Throws: `DatabaseError` when the database cannot be used.

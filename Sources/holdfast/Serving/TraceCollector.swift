@@ -9,7 +9,7 @@ struct TraceCollector: Sendable {
     let url: String
     /// The name of the service in traces.
     var service = "holdfast"
-    /// The share of the traces beginning at this server that are recorded, 0 to 1.
+    /// The share of traces that are recorded, 0 to 1. It applies to traces that begin at this server.
     var sample = 1.0
     /// The file with additional header fields, which may be secret. It is read for each batch, so it can be replaced.
     var headersFile: String?

@@ -11,10 +11,12 @@ enum WebhookTransport {
         let all = request.fields + ["Expect:", "User-Agent: Holdfast/\(Holdfast.version)"]
         var fields: [UnsafePointer<CChar>?] = all.map { UnsafePointer(strdup($0)) } + [nil]
         defer { for field in fields { free(UnsafeMutablePointer(mutating: field)) } }
+        // `http_deliver` requires a buffer of this size.
         var error = [CChar](repeating: 0, count: 256)
         let status = http_deliver(
             request.url, &fields, request.body, request.body.count, Int(request.seconds * 1_000),
             request.allowsPrivateAddresses ? 0 : 1, &error)
+        // The status is 0 if there was no response.
         guard status == 0 else { return WebhookResponse(status: Int(status)) }
         let reason = String(decoding: error.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
         return WebhookResponse(status: 0, failure: "the receiver does not respond: \(reason)")
