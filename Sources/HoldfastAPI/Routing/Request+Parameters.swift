@@ -50,6 +50,16 @@ extension Request {
         return try NameRule.checkKey(text, at: nil)
     }
 
+    /// Parses the version of a datafile.
+    ///
+    /// - Parameter name: the name of the parameter, for errors.
+    static func datafileVersion(_ text: String?, _ name: String) throws(CoreError) -> Int64 {
+        guard let version = text.flatMap({ Int64($0) }), version > 0 else {
+            throw CoreError(.invalid, "\(name) must be a whole number of at least 1")
+        }
+        return version
+    }
+
     /// The SDK key in the header `X-Optimizely-SDK-Key`. It applies where neither the path nor the body names a
     /// project.
     var sdkKey: String? { field("x-optimizely-sdk-key") }

@@ -132,9 +132,7 @@ struct DatafileEndpoints {
 
     /// Responds with the content of one datafile of the history.
     func version(_ request: borrowing Request, _ call: Call) async throws -> Response {
-        guard let text = request.parameter(0), let version = Int64(text), version > 0 else {
-            throw CoreError(.invalid, "the version in the path must be a whole number of at least 1")
-        }
+        let version = try Request.datafileVersion(request.parameter(0), "the version in the path")
         let sdkKey = try projects.project(named: request.sdkKey, for: call.access).sdkKey
         guard let stored = try await store.read(.datafile(sdkKey: sdkKey, version: version)) else {
             throw CoreError(

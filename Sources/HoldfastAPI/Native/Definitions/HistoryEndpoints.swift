@@ -44,7 +44,7 @@ struct HistoryEndpoints<Element: AuditedElement> {
     func list(_ request: borrowing Request, _ call: Call) async throws -> Response {
         let query = try request.query(knowing: ["limit", "after"])
         let limit = query["limit"] == nil ? Self.defaultLimit : try Request.pageLimit(query, max: Self.maximumLimit)
-        let after = try query["after"].map { text throws(CoreError) in try Self.version(text, "`after`") }
+        let after = try query["after"].map { text throws(CoreError) in try Request.datafileVersion(text, "`after`") }
         let key = Identifier(try request.key())
         let project = try definitions.projects.project(named: request.sdkKey, for: call.access)
         let record = definitions.projects.record(of: project)
@@ -90,7 +90,7 @@ struct HistoryEndpoints<Element: AuditedElement> {
             }
         }
         let key = Identifier(try request.key())
-        let version = try Self.version(request.parameter(1) ?? "", "the version in the path")
+        let version = try Request.datafileVersion(request.parameter(1), "the version in the path")
         let project = try definitions.projects.project(named: request.sdkKey, for: call.access)
         let preconditions = Preconditions(request)
         let author = call.author(request)
@@ -109,16 +109,6 @@ struct HistoryEndpoints<Element: AuditedElement> {
                 return try edit.apply(to: &definitions, of: project, catalog.snapshot().schema)
             }
         )
-    }
-
-    /// Parses the version of a datafile.
-    ///
-    /// - Parameter name: the name of the parameter, for errors.
-    private static func version(_ text: String, _ name: String) throws(CoreError) -> Int64 {
-        guard let version = Int64(text), version > 0 else {
-            throw CoreError(.invalid, "\(name) must be a whole number of at least 1")
-        }
-        return version
     }
 }
 
