@@ -44,8 +44,6 @@ public enum ApprovalPolicy: Sendable {
     ) throws -> [AuditNote] {
         if case .notNeeded = self { return notes }
         guard let project else { return notes }
-        // A change of a segment is checked for each project that it affects, but an approval is for one project only.
-        if let approval, approval.proposal.sdkKey != project.sdkKey { return notes }
         let experiments = project.runningExperiments(changedBy: edited, segments).map(\.string)
         guard approval != nil || !experiments.isEmpty else { return notes }
         if approval == nil, segments.isEmpty, edited.definitions.onlyStops(project.definitions) {

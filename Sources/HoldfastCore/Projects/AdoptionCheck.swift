@@ -4,7 +4,7 @@ import JSON
 import Storage
 
 /// Checks that a project makes the same decisions, and that the API shows the same definitions, once the datafile is
-/// stored in parts. `holdfast database migrate --verify` prints the result.
+/// stored in parts. `holdfast migrate --verify` prints the result.
 ///
 /// A datafile that was uploaded, or that an earlier release stored, is one document. The next edit stores it in parts,
 /// each a row of a table; see ``Bucketing/DatafileParts``. The check takes the datafile apart without storing anything.
