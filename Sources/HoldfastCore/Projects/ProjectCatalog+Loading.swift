@@ -16,8 +16,9 @@ public struct DatafileLoadError: Error, CustomStringConvertible {
     }
 }
 
-/// A summary of a datafile, for `holdfast datafile check`.
+/// A datafile from the command line that is usable, with a summary of it.
 public struct DatafileSummary: Sendable {
+    let content: [UInt8]
     let datafile: Datafile
 
     public var sdkKey: String? { datafile.sdkKey }
@@ -32,11 +33,24 @@ public struct DatafileSummary: Sendable {
     ///
     /// - Throws: ``DatafileLoadError`` with one line for each fault.
     public init(checking content: [UInt8]) throws(DatafileLoadError) {
+        self.content = content
         do throws(CoreError) {
             datafile = try Datafile.accepted(content)
         } catch {
             let lines = error.faults.prefix(100).map { "\($0.pointer): \($0.reason)" }
             throw DatafileLoadError(lines.isEmpty ? error.detail : lines.joined(separator: "\n"))
+        }
+    }
+
+    /// Returns the SDK key of the project to which the datafile belongs.
+    ///
+    /// - Parameter name: the SDK key if the datafile has none.
+    /// - Throws: ``DatafileLoadError`` if it cannot be an SDK key.
+    public func projectKey(otherwise name: String) throws(DatafileLoadError) -> String {
+        do throws(CoreError) {
+            return try SDKKey.check(sdkKey ?? name)
+        } catch {
+            throw DatafileLoadError(error.detail)
         }
     }
 }
@@ -49,33 +63,24 @@ extension ProjectCatalog {
     /// does not undo changes that were made over HTTP.
     ///
     /// - Parameters:
-    ///   - name: the SDK key of the project if the datafile has none.
+    ///   - sdkKey: the SDK key of the project, see ``DatafileSummary/projectKey(otherwise:)``.
     ///   - sharing: whether the datafile may have ids of other projects' experiments.
-    /// - Returns: the SDK key of the project.
-    /// - Throws: ``DatafileLoadError`` if the datafile is invalid, or if the store fails.
-    public func load(_ content: [UInt8], named name: String, sharing: SharePolicy) throws(DatafileLoadError) -> String {
-        let file = try DatafileSummary(checking: content)
-        let sdkKey: String
-        do throws(CoreError) {
-            sdkKey = try SDKKey.check(file.sdkKey ?? name)
-        } catch {
-            throw DatafileLoadError(error.detail)
-        }
+    /// - Throws: ``DatafileLoadError`` if other projects have ids of the datafile, or if the store fails.
+    public func load(_ file: DatafileSummary, into sdkKey: String, sharing: SharePolicy) throws(DatafileLoadError) {
         let former = snapshot().projects[sdkKey]
-        let completed = try Self.completed(content, file.datafile, with: former?.datafile.assignmentLifetime)
+        let completed = try Self.completed(file.content, file.datafile, with: former?.datafile.assignmentLifetime)
         if let former {
-            if former.content == completed.content { return sdkKey }
-            if try isLastLoaded(content, file.datafile, sdkKey) {
+            if former.content == completed.content { return }
+            if try isLastLoaded(file.content, file.datafile, sdkKey) {
                 logger.warning(
                     "the datafile is the one activated last time, and another was activated since; the other stays active",
                     metadata: ["sdk_key": "\(sdkKey)", "revision": "\(former.datafile.revision)"])
-                return sdkKey
+                return
             }
         }
         // The store refuses the datafile if another server has stored one since the ids were checked, because that may
         // have the same ids. Then the check is repeated.
         while try !store(completed, sdkKey, sharing) {}
-        return sdkKey
     }
 
     /// A datafile with its assignment lifetime.

@@ -5,41 +5,38 @@ import HoldfastCore
 struct DatafileSource {
     let path: String
 
+    /// A usable datafile, and the SDK key of its project.
     private struct File {
         let url: URL
-        let content: [UInt8]
+        let summary: DatafileSummary
+        let sdkKey: String
     }
 
-    /// Stores the datafiles, and makes them the active ones of their projects.
+    /// Stores the datafiles, and makes them the active ones of their projects. Checks that all of them are usable and of
+    /// different projects before the first one is stored.
     ///
     /// - Returns: the SDK keys of the projects.
     /// - Throws: ``ConfigurationError`` with the faults of a file, ``Failure`` if the store fails.
     func load(into catalog: ProjectCatalog, sharing: SharePolicy) throws -> [String] {
-        let files = try ConfigurationError.wrapping {
-            try self.files().map { url in File(url: url, content: try Self.read(url)) }
-        }
-        if files.count > 1 { try Self.expectDifferentKeys(files) }
-        var sdkKeys: [String] = []
-        for file in files {
-            let sdkKey: String = try Self.namingFile(file.url) { name throws(DatafileLoadError) in
-                try catalog.load(file.content, named: name, sharing: sharing)
-            }
-            sdkKeys.append(sdkKey)
-        }
-        return sdkKeys
-    }
-
-    /// Checks that all datafiles are usable and of different projects, before the first one is stored.
-    private static func expectDifferentKeys(_ files: [File]) throws {
-        var known: Set<String> = []
-        for file in files {
-            try namingFile(file.url) { name throws(DatafileLoadError) -> Void in
-                let sdkKey = try DatafileSummary(checking: file.content).sdkKey ?? name
-                guard known.insert(sdkKey).inserted else {
+        var files: [File] = []
+        for url in try ConfigurationError.wrapping({ try self.files() }) {
+            let content = try ConfigurationError.wrapping { try Self.read(url) }
+            let file: File = try Self.namingFile(url) { name throws(DatafileLoadError) in
+                let summary = try DatafileSummary(checking: content)
+                let sdkKey = try summary.projectKey(otherwise: name)
+                guard !files.contains(where: { $0.sdkKey == sdkKey }) else {
                     throw DatafileLoadError("it has the SDK key '\(sdkKey)' of another one")
                 }
+                return File(url: url, summary: summary, sdkKey: sdkKey)
+            }
+            files.append(file)
+        }
+        for file in files {
+            try Self.namingFile(file.url) { _ throws(DatafileLoadError) -> Void in
+                try catalog.load(file.summary, into: file.sdkKey, sharing: sharing)
             }
         }
+        return files.map(\.sdkKey)
     }
 
     /// Does work with a file, and names the file in errors.
